@@ -8,6 +8,13 @@ RECEPTION = "policy/test_reception.py::"
 
 BUGS = (
     Bug(
+        "what is forwarded in a language that is not known are the sender's words",
+        "domain/repeated_words.py",
+        "    return len(values) >= 3 and is_written\n",
+        "    return len(values) >= 9 and is_written\n",
+        LETTERS + "test_what_is_forwarded_in_any_language_is_not_its_senders[-Finnish]",
+    ),
+    Bug(
         "a program that begins a thread with each answer is answered for ever",
         "engine/chats/loops.py",
         "    if place.thread_id is None:\n        return False\n",

@@ -6,6 +6,7 @@ Programs for mail repeat what is answered; prompts show a person's own words.
 import re
 from collections import Counter
 from collections.abc import Sequence
+from itertools import takewhile
 
 from msgspec import Struct
 
@@ -15,6 +16,9 @@ MOST_DIFFERENT_WORDS = 3
 """DividedWords in which the two forms of a mail may differ: programs add a few, such as `[image]`."""
 _ORIGINAL = re.compile(r"\s*(?:-{2,}|_{5,})\s*(?:[^-_\n]{3,60}?\s*(?:-{2,}|_{5,}))?\s*")
 _FIELD = re.compile(r"\*?(?:From|Von|De|Da|Van|Från|Fra|Od)\s?:\*?\s*(.{1,300})", re.IGNORECASE)
+_ANY_FIELD = re.compile(r"\*?[\w\s-]{1,30}[:\uff1a]\*?\s*(\S.{0,300})")
+_WRITTEN_ADDRESS = re.compile(r"<(?:mailto:)?[^<>\s@]{1,64}@[^<>\s@]{1,255}>|\[mailto:")
+_WRITTEN_TIME = re.compile(r"\d{1,2}[:.h]\d{2}|\b(?:19|20)\d{2}\b")
 _FORWARD = re.compile(r"\s*(?:fwd?|wg|tr|rv|enc|i|doorst)\s*:", re.IGNORECASE)
 _FORWARDED = re.compile(
     r"\s*-{5,}\s*(?:forwarded message|weitergeleitete nachricht|message transféré)\s*-{5,}\s*|"
@@ -43,22 +47,42 @@ def words_of(text: str, subject: str) -> DividedWords:
         forward = original
     if forward is not None:
         passed_on = lines[forward:]
-        author = next((match[1] for line in passed_on[:8] if (match := _FIELD.match(line))), None)
-        return DividedWords(_joined(lines[:forward]), forwarded=_joined(passed_on), author=author)
+        return DividedWords(_joined(lines[:forward]), forwarded=_joined(passed_on), author=_author_in(passed_on))
     below = [] if original is None else lines[original:]
     own, quoted = _cut(lines if original is None else lines[:original])
+    if original is not None and not _joined([*own, *quoted]):  # nobody answers with nothing, in any language
+        return DividedWords("", forwarded=_joined(below), author=_author_in(below))
     return DividedWords(_joined(own), quoted=_joined([*quoted, *below]))
 
 
 def _is_original(lines: Sequence[str], at: int) -> bool:
-    """Whether an earlier mail begins here with its fields, as Outlook writes it."""
+    """Whether an earlier mail begins here with its fields, as Outlook writes it.
+
+    In a language whose names of fields are not known here, they are told by an address and a time among them.
+    """
     if _FIELD.match(lines[at]) is not None:
         return at > 0 and not lines[at - 1] and _has_fields(lines[at + 1 : at + 5])
+    if _ANY_FIELD.fullmatch(lines[at]) is not None and (at == 0 or not lines[at - 1]):
+        return _is_head(lines[at : at + 6])
     return bool(lines[at]) and _ORIGINAL.fullmatch(lines[at]) is not None and _has_fields(lines[at + 1 : at + 6])
 
 
+def _is_head(lines: Sequence[str]) -> bool:
+    fields = list(takewhile(bool, (_ANY_FIELD.fullmatch(line) for line in lines)))
+    values = [field[1] for field in fields if field is not None]
+    is_written = any(map(_WRITTEN_ADDRESS.search, values)) and any(map(_WRITTEN_TIME.search, values))
+    return len(values) >= 3 and is_written
+
+
+def _author_in(lines: Sequence[str]) -> str | None:
+    head = lines[:8]
+    known = next((match[1] for line in head if (match := _FIELD.match(line))), None)
+    fields = (match[1] for line in head if (match := _ANY_FIELD.fullmatch(line)))
+    return known or next((value for value in fields if _WRITTEN_ADDRESS.search(value)), None)
+
+
 def _has_fields(lines: Sequence[str]) -> bool:
-    return sum(bool(re.match(r"\*?[\w\s-]{2,20}:\*? ?\S", line)) for line in lines) >= 2
+    return sum(bool(re.match(r"\*?[\w\s-]{1,30}[:\uff1a]\*?\s*\S", line)) for line in lines) >= 2
 
 
 def _cut(lines: Sequence[str]) -> tuple[list[str], list[str]]:

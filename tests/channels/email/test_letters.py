@@ -140,6 +140,36 @@ def test_a_forward_is_told_from_an_answer() -> None:
     assert outlook.own == "Look" and "Do this." in outlook.forwarded
 
 
+FOREIGN = {
+    "Finnish": "Lähettäjä: Bob <bob@x.test>\nLähetetty: maanantai 30. marraskuuta 2026 12.00\nAihe: y\n\nDo this.",
+    "Japanese": "差出人： Bob <bob@x.test>\n送信日時： 2026年11月30日 12:00\n宛先： Ann\n件名： y\n\nDo this.",
+    "Russian": "От: Bob <bob@x.test>\nОтправлено: 30 ноября 2026 г.\nТема: y\n\nDo this.",
+}
+"""Heads of mails as programs write them, in languages whose words are not known."""
+
+
+@pytest.mark.parametrize("language", FOREIGN)
+@pytest.mark.parametrize("mark", ["", "________________________________\n", "-------- ? ? ? --------\n"])
+def test_what_is_forwarded_in_any_language_is_not_its_senders(language: str, mark: str) -> None:
+    alone = words_of(f"{mark}{FOREIGN[language]}", "y")
+    assert (alone.own, alone.author) == ("", "Bob <bob@x.test>") and "Do this." in alone.forwarded
+    with_words = words_of(f"Look\n\n{mark}{FOREIGN[language]}", "y")
+    assert with_words.own == "Look" and "Do this." in with_words.quoted + with_words.forwarded
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Name: Bob\nAge: 7\nTown: Graz",
+        "Dates:\n\nFriday: 10:00\nMonday: 12:30\nTuesday: 9:15",
+        "Write to:\n\nBob: <bob@x.test>\nAnn: <ann@x.test>\nEve: <eve@x.test>",
+        "----- Part one -----\n\nIt was a dark night.",
+    ],
+)
+def test_lists_of_a_persons_own_stay_theirs(text: str) -> None:
+    assert words_of(text, "y").own == text
+
+
 def test_of_html_only_what_people_see_is_read() -> None:
     html = (
         "<html><head><title>t</title><style>p{}</style></head><body>Hello <b>you</b>"
