@@ -115,7 +115,7 @@ def test_commands_send_the_token_from_where_a_gateway_has_to_prove_itself_first(
         for node in nodes
         if file.startswith("cli/") and isinstance(node, ast.Constant) and node.value == "Authorization"
     }
-    assert senders == {"cli/connection/client.py", "cli/commands/mcp_server.py"}
+    assert senders == {"cli/connection/client.py", "cli/connection/remote.py"}
 
 
 def test_what_is_looked_for_is_found() -> None:

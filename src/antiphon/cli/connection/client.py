@@ -470,10 +470,11 @@ def _events(chunks: Iterator[bytes]) -> Iterator[ServerEvent]:
         buffer += chunk
         while (end := buffer.find(b"\n\n")) >= 0:
             frame, buffer = buffer[:end], buffer[end + 2 :]
-            yield _event(frame)
+            yield event_of(frame)
 
 
-def _event(frame: bytes) -> ServerEvent:
+def event_of(frame: bytes) -> ServerEvent:
+    """One frame of a stream of server-sent events, without the blank line after it."""
     fields: dict[str, str] = {}
     for line in frame.split(b"\n"):
         name, _, value = line.partition(b": ")
