@@ -289,7 +289,7 @@ REQUIREMENTS = {
     # 17. Command line and Python
     "cli:1": Requirement(
         "The command line has the listed commands, for people and as JSON.",
-        remaining="setup, connect, who, tool, agents, skills, policy, audit, import, service, acp, sessions export",
+        remaining="setup, connect, who, tool, agents, skills, policy, audit, import, service, sessions export",
     ),
     # 18. First start
     "first_start:1": Requirement("`antiphon serve` works with no configuration, and alone on its home."),
@@ -303,7 +303,9 @@ REQUIREMENTS = {
     "peers:5": Requirement("Permission prompts that a client relays become approvals, decided by persons only.", PEERS),
     # 20. Agents and clients of others
     "others:1": Requirement("A runner of somebody else carries out runs with every property of our own."),
-    "others:2": Requirement("ACP harnesses run as agents, and editors reach sessions as ACP agents.", OTHERS),
+    "others:2": Requirement(
+        "ACP harnesses run as agents, and editors reach sessions as ACP agents.", remaining="harnesses as agents"
+    ),
     "others:3": Requirement("OpenAI's forms of requests, within a person's rights.", "not yet, by the contract"),
     "others:4": Requirement("Exporters are sinks with a clearance.", "not yet, by the contract"),
     "others:5": Requirement("Skills are named per agent and trusted by hash."),

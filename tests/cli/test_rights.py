@@ -131,7 +131,7 @@ ELSEWHERE = {
     "policy explain": "asks what `policy list` asks",
     "memory export": "asks what `memory list` asks; it is JSON anyway",
     "sessions follow": "goes on until it is interrupted; it asks what `sessions history` asks",
-    "mcp": "serves a program on its streams",
+    **dict.fromkeys(("acp", "mcp"), "serves a program on its streams"),
     "pair invite": "needs a channel that has invitations; `test_matrix` asks who may make one",
     "skills add": "copies a folder on this machine, then asks what `skills trust` asks",
     **dict.fromkeys(("serve", "worker"), "is a gateway or a worker itself"),

@@ -32,6 +32,7 @@ from antiphon.cli.commands import (
     tokens,
     tools,
 )
+from antiphon.cli.commands.acp import acp
 from antiphon.cli.commands.backup import backup, restore
 from antiphon.cli.commands.costs import costs
 from antiphon.cli.commands.mcp import mcp
@@ -77,6 +78,7 @@ app.add_typer(memory.app, name="memory")
 app.add_typer(compartments.app, name="compartments")
 app.add_typer(tokens.app, name="tokens")
 app.command("mcp")(mcp)
+app.command("acp")(acp)
 
 app.command("tool")(call_tool)
 app.add_typer(tools.app, name="tools")

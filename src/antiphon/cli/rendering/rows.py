@@ -147,7 +147,8 @@ def call_line(call: JsonObject, longest: int | None = None) -> str:
     return line if longest is None else cut_in_middle(line, longest)
 
 
-def _asked_line(call: JsonObject) -> str:
+def asked_text(call: JsonObject) -> str:
+    """The whole call on which people decide, or the exact words that it would send."""
     release = call.get("release")
     if not isinstance(release, dict):
         return f"waits for approval: {call_line(call)}"
@@ -162,7 +163,7 @@ def approval_lines(event: JsonObject) -> list[str]:
         return []
     calls, id = rows_of(data, "calls"), data.get("approvalId")
     if event.get("type") == "approval_requested":
-        asked = [f"  ◆ {_asked_line(call)}" for call in calls]
+        asked = [f"  ◆ {asked_text(call)}" for call in calls]
         return [*asked, with_path(f"    `antiphon approvals approve {id}`   or   `antiphon approvals deny {id}`")]
     said = [f"{call.get('tool')}: {call.get('decision') or data.get('state')}" for call in calls]
     by = f" by {event['actorName']}" if event.get("actorName") else ""

@@ -1,0 +1,1 @@
+"""Sessions for editors that speak the Agent Client Protocol."""
