@@ -96,6 +96,8 @@ class RpcConnection:
         self.error: HarnessError | None = None
         self.received = 0
         """How many messages have come."""
+        self.is_idle = False
+        """Whether it waits for the next message, and for nobody to take in the last one."""
 
     async def run(self) -> None:
         """Reads and writes until either fails or `end` is called; raises nothing but cancellation."""
@@ -183,13 +185,20 @@ class RpcConnection:
 
     async def _read(self) -> None:
         try:
-            while (line := await self._lines.next()) is not None:
+            while (line := await self._next_line()) is not None:
                 self.received += 1
                 await self._take(message_of(line))
         except HarnessError as error:
             self.end(error)
         else:
             self.end(await self._peer.closed())
+
+    async def _next_line(self) -> bytes | None:
+        self.is_idle = True
+        try:
+            return await self._lines.next()
+        finally:
+            self.is_idle = False
 
     async def _take(self, message: RpcCall | RpcAnswer) -> None:
         match message:
@@ -219,6 +228,7 @@ class RpcConnection:
 
 def result_of(pending: Pending, method: str) -> JsonObject:
     """The result of an answered request. Raises its `RpcError` or `HarnessError`."""
+    assert pending.done.is_set()
     if pending.error is not None:
         raise pending.error
     if pending.result is None:

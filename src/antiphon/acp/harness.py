@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, NoReturn, Protocol
 
-from anyio import Event, create_task_group, move_on_after, to_thread
+from anyio import Event, create_task_group, move_on_after, sleep, to_thread
 from anyio.abc import TaskGroup
 
 from antiphon.acp.background import background_tasks
@@ -206,6 +206,7 @@ class Harness:
             self._connection,
             silence_seconds=self._limits.silence_seconds,
             cancel_seconds=self._limits.cancel_seconds,
+            failed=self._failed,
         )
         session.turn = turn
         turn.begin({"sessionId": session_id, "prompt": [{"type": "text", "text": text} for text in texts]})
@@ -223,6 +224,7 @@ class Harness:
         async with create_task_group() as tasks:
             self._tasks = tasks
             tasks.start_soon(self._connection.run)
+            tasks.start_soon(self._end_with_process)
             error = await self._connection.wait_ended()
             error.last_lines = self.last_lines()
             tasks.cancel_scope.cancel()
@@ -286,6 +288,15 @@ class Harness:
                 self._tasks.start_soon(self._serve_file, request, self._files)
             case _:
                 request.refuse(RpcError(METHOD_NOT_FOUND, "Not offered by this client"))
+
+    async def _end_with_process(self) -> None:
+        """Children of an ended harness may hold its output open: what it still said is read, and then it is over."""
+        await self._process.wait()
+        received = -1
+        while not (self._connection.is_idle and received == self._connection.received):
+            received = self._connection.received
+            await sleep(EXIT_SECONDS / 4)
+        self._connection.end(await self.closed())
 
     async def closed(self) -> HarnessError:
         with move_on_after(EXIT_SECONDS):
@@ -383,7 +394,19 @@ class Harness:
         try:
             return await self._connection.request(method, params, seconds=seconds or self._limits.answer_seconds)
         except RpcError as error:
-            raise failed(method, error, self._command) from error
+            raise self._failed(method, error) from error
+
+    def _failed(self, method: str, error: RpcError) -> HarnessError:
+        """The error for an answer that is one. The harness's own words are masked and cut."""
+        details = text_in(error.data, "details") if isinstance(error.data, dict) else None
+        said = self._command.masked(": ".join(part for part in (error.text, details) if part))[:MAX_SAID]
+        if error.number == AUTH_REQUIRED:
+            return HarnessError(
+                HarnessCode.AUTH, "Harness wants a sign-in first, or a key in its variables.", said=said
+            )
+        if method == "initialize" and error.number == METHOD_NOT_FOUND:
+            return broken("it does not know 'initialize'")
+        return HarnessError(HarnessCode.FAILED, f"Harness answered {method!r} with error {error.number}.", said=said)
 
     def _end(self, error: HarnessError) -> NoReturn:
         """Ends the harness with the error and raises it."""
@@ -405,15 +428,6 @@ async def open_harness(
         tasks.start_soon(harness.run)
         await harness.initialize()
         yield harness
-
-
-def failed(method: str, error: RpcError, command: HarnessCommand) -> HarnessError:
-    """The error for an answer that is one. The harness's own words are masked and cut."""
-    details = text_in(error.data, "details") if isinstance(error.data, dict) else None
-    said = command.masked(": ".join(part for part in (error.text, details) if part))[:MAX_SAID]
-    if error.number == AUTH_REQUIRED:
-        return HarnessError(HarnessCode.AUTH, "Harness wants a sign-in first, or a key in its variables.", said=said)
-    return HarnessError(HarnessCode.FAILED, f"Harness answered {method!r} with error {error.number}.", said=said)
 
 
 def _place(cwd: Path, servers: Sequence[McpServer]) -> JsonObject:

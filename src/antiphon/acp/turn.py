@@ -2,7 +2,7 @@
 
 import time
 from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import TypeAlias
 
 from anyio import Event, move_on_after
@@ -10,6 +10,7 @@ from anyio import Event, move_on_after
 from antiphon.acp.connection import Pending, RpcConnection, result_of
 from antiphon.acp.errors import HarnessCode, HarnessError
 from antiphon.acp.fields import text_in
+from antiphon.acp.framing import RpcError
 from antiphon.acp.permissions import PermissionRequest
 from antiphon.acp.updates import Calls, TurnUsage, Update, usage_of
 from antiphon.domain.message import JsonObject
@@ -29,7 +30,13 @@ class HarnessTurn(AsyncIterator[Told]):
     """
 
     def __init__(
-        self, session_id: str, connection: RpcConnection, *, silence_seconds: float | None, cancel_seconds: float
+        self,
+        session_id: str,
+        connection: RpcConnection,
+        *,
+        silence_seconds: float | None,
+        cancel_seconds: float,
+        failed: Callable[[str, RpcError], HarnessError],
     ) -> None:
         self.session_id = session_id
         self.stop_reason: str | None = None
@@ -39,6 +46,7 @@ class HarnessTurn(AsyncIterator[Told]):
         self._connection = connection
         self._silence_seconds = silence_seconds
         self._cancel_seconds = cancel_seconds
+        self._failed = failed
         self._held = deque[tuple[Told, int]]()
         self._size = 0
         self._changed = Event()
@@ -137,6 +145,9 @@ class HarnessTurn(AsyncIterator[Told]):
     def _finish(self) -> None:
         assert self._pending is not None
         self._is_over = True
-        result = result_of(self._pending, "session/prompt")
+        try:
+            result = result_of(self._pending, "session/prompt")
+        except RpcError as error:
+            raise self._failed("session/prompt", error) from error
         self.stop_reason = text_in(result, "stopReason") or "end_turn"
         self.usage = usage_of(result)
