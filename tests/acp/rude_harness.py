@@ -221,6 +221,13 @@ class Agent:
             self.say(f"{number} ")
         return "end_turn"
 
+    def withdraws(self) -> str:
+        write({"id": 7, "method": "session/request_permission", "params": self.asked_for()})
+        write({"method": "$/cancel_request", "params": {"requestId": 7}})
+        write({"method": "$/cancel_request", "params": {"requestId": [8]}})
+        self.say(str(read()["error"]["code"]))
+        return "end_turn"
+
     def asked_for(self) -> Message:
         return {"sessionId": self.session, "toolCall": {"toolCallId": "c"}, "options": list[Message]()}
 

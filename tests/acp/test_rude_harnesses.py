@@ -244,6 +244,16 @@ async def test_the_harness_has_its_words_masked(tmp_path: Path) -> None:
         assert harness.error is None, "the session can be used further"
 
 
+async def test_a_withdrawn_request_is_open_no_longer(tmp_path: Path) -> None:
+    async with opened("withdraws", tmp_path) as (harness, session):
+        turn = harness.prompt(session, ["go"])
+        asked = await anext(turn)
+        assert isinstance(asked, PermissionRequest)
+        await asked.wait_closed()
+        assert not asked.is_open and not await asked.answer(PermissionVerdict.ALLOW)
+        assert await said(turn) == "-32800"
+
+
 async def test_only_so_many_requests_wait_at_once(tmp_path: Path) -> None:
     async with opened("many_requests", tmp_path) as (harness, session):
         harness.prompt(session, ["go"])

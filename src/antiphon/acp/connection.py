@@ -15,7 +15,17 @@ from anyio import (
 from anyio.abc import ByteReceiveStream, ByteSendStream
 
 from antiphon.acp.errors import HarnessCode, HarnessError
-from antiphon.acp.framing import MessageId, MessageLines, RpcAnswer, RpcCall, RpcError, broken, line_of, message_of
+from antiphon.acp.framing import (
+    REQUEST_CANCELLED,
+    MessageId,
+    MessageLines,
+    RpcAnswer,
+    RpcCall,
+    RpcError,
+    broken,
+    line_of,
+    message_of,
+)
 from antiphon.domain.message import JsonObject, JsonValue
 
 MAX_OPEN_CALLS: Final = 64
@@ -27,21 +37,29 @@ class RpcRequest:
 
     def __init__(self, connection: "RpcConnection", call: RpcCall) -> None:
         assert call.id is not None
+        self.id = call.id
         self.method = call.method
         self.params = call.params
         self._connection = connection
-        self._id = call.id
+        self._closed = Event()
 
     @property
     def is_open(self) -> bool:
-        return self._connection.awaits(self._id)
+        return not self._closed.is_set()
+
+    async def wait_closed(self) -> None:
+        """Waits until it is answered, withdrawn by the other side, or the connection has ended."""
+        await self._closed.wait()
 
     def answer(self, result: JsonObject) -> None:
-        self._connection.answer(self._id, {"result": result})
+        self._connection.answer(self, {"result": result})
 
     def refuse(self, error: RpcError) -> None:
         told: dict[str, object] = {"code": error.number, "message": error.text}
-        self._connection.answer(self._id, {"error": told if error.data is None else {**told, "data": error.data}})
+        self._connection.answer(self, {"error": told if error.data is None else {**told, "data": error.data}})
+
+    def close(self) -> None:
+        self._closed.set()
 
 
 class Peer(Protocol):
@@ -90,7 +108,7 @@ class RpcConnection:
         self._stall_seconds = stall_seconds
         self._pending: dict[int, Pending] = {}
         self._asked = 0
-        self._open = set[MessageId]()
+        self._open: dict[MessageId, RpcRequest] = {}
         self._outgoing, self._to_send = create_memory_object_stream[bytes](10_000)
         self._ended = Event()
         self.error: HarnessError | None = None
@@ -118,6 +136,8 @@ class RpcConnection:
             return
         self.error = error
         self._ended.set()
+        for request in self._open.values():
+            request.close()
         self._open.clear()
         pending, self._pending = self._pending, {}
         for each in pending.values():
@@ -153,13 +173,11 @@ class RpcConnection:
         self._check()
         self._put({"method": method, "params": params})
 
-    def awaits(self, number: MessageId) -> bool:
-        return number in self._open
-
-    def answer(self, number: MessageId, answer: dict[str, object]) -> None:
-        if number in self._open:
-            self._open.remove(number)
-            self._put({"id": number, **answer})
+    def answer(self, request: RpcRequest, answer: dict[str, object]) -> None:
+        if self._open.get(request.id) is request:
+            del self._open[request.id]
+            request.close()
+            self._put({"id": request.id, **answer})
 
     def _check(self) -> None:
         if self.error is not None:
@@ -204,6 +222,8 @@ class RpcConnection:
         match message:
             case RpcAnswer():
                 self._take_answer(message)
+            case RpcCall(method="$/cancel_request", id=None):
+                self._withdraw(message.params.get("requestId"))
             case RpcCall() if message.id is None:
                 await self._peer.told(message)
             case RpcCall():
@@ -212,8 +232,8 @@ class RpcConnection:
                     raise broken("it used the id of an open request again")
                 if len(self._open) >= MAX_OPEN_CALLS:
                     raise broken(f"it has more than {MAX_OPEN_CALLS} open requests")
-                self._open.add(message.id)
-                await self._peer.asked(RpcRequest(self, message))
+                request = self._open[message.id] = RpcRequest(self, message)
+                await self._peer.asked(request)
 
     def _take_answer(self, answer: RpcAnswer) -> None:
         """An answer to nothing, as a second one, is ignored."""
@@ -221,6 +241,11 @@ class RpcConnection:
         if pending is not None:
             pending.result, pending.error = answer.result, answer.error
             pending.end()
+
+    def _withdraw(self, number: JsonValue) -> None:
+        request = self._open.get(number) if isinstance(number, int | str) else None
+        if request is not None:
+            request.refuse(RpcError(REQUEST_CANCELLED, "Request cancelled"))
 
     def _stalled(self) -> HarnessError:
         return HarnessError(HarnessCode.STALLED, f"Harness took in nothing for {self._stall_seconds:g} seconds.")

@@ -53,8 +53,8 @@ class RpcError(Exception):
 METHOD_NOT_FOUND: Final = -32601
 INVALID_PARAMS: Final = -32602
 INTERNAL_ERROR: Final = -32603
+REQUEST_CANCELLED: Final = -32800
 AUTH_REQUIRED: Final = -32000
-RESOURCE_NOT_FOUND: Final = -32002
 
 
 class MessageLines:

@@ -46,6 +46,10 @@ class PermissionRequest:
         """Whether the harness still waits for the answer."""
         return self._request.is_open
 
+    async def wait_closed(self) -> None:
+        """Waits until the harness no longer waits: it was answered or withdrawn, its turn or the harness ended."""
+        await self._request.wait_closed()
+
     @property
     def can_allow(self) -> bool:
         """Whether it can be allowed this once; if not, allowing it cancels it."""

@@ -2,12 +2,14 @@
 
 import os
 import secrets
+import select
 import shutil
 import signal
 import subprocess
+import time
 from collections import deque
 from collections.abc import AsyncGenerator, Mapping
-from contextlib import asynccontextmanager, suppress
+from contextlib import ExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -111,10 +113,9 @@ class HarnessProcess:
         return await self._process.wait()
 
     async def kill(self) -> None:
-        """Ends all its processes at once: the group, and those that left it. May be called again."""
+        """Ends all its processes at once, also those that left its group, and waits for that. May be called again."""
         with CancelScope(shield=True):
-            _kill_group(self.pid)
-            await to_thread.run_sync(_kill_marked, self._mark)
+            await to_thread.run_sync(_kill_all, self.pid, self._mark)
             with move_on_after(REAP_SECONDS):
                 await self._process.wait()
             # Its pipes may be held by processes that cannot be reached: nothing waits for them.
@@ -170,18 +171,22 @@ def _cut(line: bytes) -> bytes:
     return line[: 4 * MAX_LAST_LINE_LENGTH]
 
 
-def _kill_group(group: int) -> None:
-    with suppress(ProcessLookupError, PermissionError):
-        os.killpg(group, signal.SIGKILL)
-
-
-def _kill_marked(mark: str) -> None:
-    """Kills what carries the mark in its environment, again until nothing is found: it may have forked meanwhile."""
+def _kill_all(group: int, mark: str) -> None:
+    """Kills the group and what carries the mark in its environment, and waits until they have ended."""
     wanted = f"{MARK}={mark}".encode()
-    for _ in range(10):
-        killed = [pid for pid in _process_ids() if _kill_if(wanted, pid)]
-        if not killed:
-            return
+    with ExitStack() as files:
+        ended = select.poll()
+        killed = set[int]()
+        while new := [pid for pid in _process_ids() if pid not in killed and _kill_if(wanted, pid, ended, files)]:
+            killed.update(new)  # what they have forked meanwhile is found in the next round
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(group, signal.SIGKILL)
+        deadline = time.monotonic() + REAP_SECONDS
+        waiting = len(killed)
+        while waiting and (left := deadline - time.monotonic()) > 0:
+            for handle, _ in ended.poll(left * 1000):
+                ended.unregister(handle)
+                waiting -= 1
 
 
 def _process_ids() -> list[int]:
@@ -191,20 +196,22 @@ def _process_ids() -> list[int]:
         return []
 
 
-def _kill_if(wanted: bytes, pid: int) -> bool:
+def _kill_if(wanted: bytes, pid: int, ended: select.poll, files: ExitStack) -> bool:
     """Kills the process if its environment holds the variable; by a handle, because ids are given away again."""
     try:
         handle = os.pidfd_open(pid)
     except OSError:
         return False
-    try:
-        if wanted not in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0"):
+    with ExitStack() as opened:
+        opened.callback(os.close, handle)
+        try:
+            if wanted not in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0"):
+                return False
+            signal.pidfd_send_signal(handle, signal.SIGKILL)
+        except OSError:
             return False
-        signal.pidfd_send_signal(handle, signal.SIGKILL)
-    except OSError:
-        return False
-    finally:
-        os.close(handle)
+        ended.register(handle, select.POLLIN)
+        files.push(opened.pop_all())
     return True
 
 
