@@ -29,6 +29,8 @@ def read() -> Message:
     line = sys.stdin.readline()
     if not line:
         sys.exit(0)
+    with (STATE.parent / "received.jsonl").open("a") as received:
+        received.write(line)
     return json.loads(line)
 
 
@@ -72,6 +74,8 @@ class Agent:
                 if HOW == "answers_twice":
                     answer(number, {"stopReason": "refusal"})
                     self.say("too late")
+            case "authenticate":
+                answer(number, {})
             case "session/cancel":
                 pass
             case _:

@@ -421,23 +421,27 @@ from tests.acp.harnesses import LIMITS, rude
 from antiphon.acp.harness import open_harness
 
 async def main():
-    async with open_harness(rude("says_nothing", Path(sys.argv[1])), LIMITS) as harness:
-        print(harness.pid, flush=True)
+    command = rude("leaves_children", Path(sys.argv[1]), "stays")
+    async with open_harness(command, LIMITS) as harness:
+        session = await harness.new_session(command.cwd, mode="ask")
+        told = await anext(harness.prompt(session.id, ["go"]))
+        print(told.text, flush=True)
         await anyio.sleep_forever()
 
 anyio.run(main)
 """
 
 
-def test_the_group_ends_when_this_program_is_killed(tmp_path: Path) -> None:
+def test_all_its_processes_end_when_this_program_is_killed(tmp_path: Path) -> None:
     with ending(
         subprocess.Popen([sys.executable, "-c", PARENT, str(tmp_path)], stdout=subprocess.PIPE, cwd=RUDE.parents[2])
     ) as parent:
         assert parent.stdout is not None
-        group = int(parent.stdout.readline())
-        assert len(group_of(group)) == 2, "the harness and its guard"
+        group, mark = parent.stdout.readline().decode().split()
+        assert len(group_of(int(group))) == 3, "the harness, its guard, and a child that stayed in the group"
+        assert len(marked(mark)) == 5
         parent.send_signal(signal.SIGKILL)
-        until(lambda: group_of(group) == [], seconds=PROCESS_SECONDS)
+        until(lambda: group_of(int(group)) == [] and marked(mark) == [], seconds=PROCESS_SECONDS)
 
 
 @pytest.mark.parametrize(

@@ -39,10 +39,16 @@ SHORTEST_SECRET: Final = 6
 MAX_LAST_LINES: Final = 20
 MAX_LAST_LINE_LENGTH: Final = 500
 REAP_SECONDS: Final = 10.0
+MOST_ROUNDS: Final = 100
 
-_GUARD: Final = '((read -r gone <&{pipe}; kill -KILL 0) </dev/null >/dev/null 2>&1 &); exec "$@"'
-"""Starts the harness, and beside it a shell that kills the group once this program has closed its end of the pipe, or
-is gone. It also keeps the group's number from being given away when the harness ends before its children."""
+_SWEEP: Final = f'for at in /proc/[0-9]*; do grep -qs "{MARK}=$1" "$at/environ" && kill -KILL "${{at#/proc/}}"; done'
+_GUARD: Final = (
+    "sweep=$1; shift; "
+    f'((read -r gone <&%d; env -u {MARK} /bin/sh -c "$sweep" sh "${MARK}"; kill -KILL 0) '
+    '</dev/null >/dev/null 2>&1 &); exec "$@"'
+)
+"""Starts the harness, and beside it a shell that kills what is left of it once this program has closed its end of the
+pipe, or is gone. It also keeps the group's number from being given away when the harness ends before its children."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,7 +155,7 @@ async def started(command: HarnessCommand) -> AsyncGenerator[HarnessProcess]:
 async def _open(command: HarnessCommand, environment: Mapping[str, str], reading: int) -> Process:
     try:
         return await open_process(
-            ["/bin/sh", "-c", _GUARD.format(pipe=reading), "sh", *command.argv],
+            ["/bin/sh", "-c", _GUARD % reading, "sh", _SWEEP, *command.argv],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -177,8 +183,11 @@ def _kill_all(group: int, mark: str) -> None:
     with ExitStack() as files:
         ended = select.poll()
         killed = set[int]()
-        while new := [pid for pid in _process_ids() if pid not in killed and _kill_if(wanted, pid, ended, files)]:
-            killed.update(new)  # what they have forked meanwhile is found in the next round
+        for _ in range(MOST_ROUNDS):  # what they have forked meanwhile is found in the next one
+            new = [pid for pid in _process_ids() if pid not in killed and _kill_if(wanted, pid, ended, files)]
+            killed.update(new)
+            if not new:
+                break
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(group, signal.SIGKILL)
         deadline = time.monotonic() + REAP_SECONDS

@@ -89,13 +89,6 @@ class HarnessTurn(AsyncIterator[Told]):
             request.cancel()
         self._changed.set()
 
-    def abandon(self) -> None:
-        """Nobody reads on: what is held and what comes is dropped."""
-        self.cancelled()
-        self._is_over = True
-        self._held.clear()
-        self._room.set()
-
     def __aiter__(self) -> "HarnessTurn":
         return self
 
