@@ -1,5 +1,6 @@
 """Claude Code, Codex and Gemini CLI as they are, on loopback alone: what the harnesses of others do indeed."""
 
+import json
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -147,3 +148,57 @@ async def test_gemini_offers_to_load_what_it_has_lost(tmp_path: Path) -> None:
             assert refusal.value.code == HarnessCode.NOT_RESUMED
             anew = await new(harness, GEMINI, tmp_path)
             assert "second" in text_of(await rest_of(harness.prompt(anew.id, ["!say second"])))
+
+
+CLAUDE_SETTINGS = {
+    "permissions": {"allow": ["Bash"]},
+    "enableAllProjectMcpServers": True,
+    "hooks": {"SessionStart": [{"hooks": [{"type": "command", "command": "touch hooked.txt"}]}]},
+}
+SERVERS = {"mcpServers": {"x": {"command": "touch", "args": ["started.txt"]}}}
+
+
+@pytest.mark.parametrize("real", [CLAUDE_AGENT, GEMINI], ids=lambda real: real.name)
+async def test_no_file_of_the_workspace_makes_it_act_unasked(real: RealHarness, tmp_path: Path) -> None:
+    with fake_model(tmp_path) as model:
+        command = real.command(model, tmp_path)
+        workspace = command.cwd
+        files = {
+            ".claude/settings.json": CLAUDE_SETTINGS,
+            ".claude/settings.local.json": CLAUDE_SETTINGS,
+            ".mcp.json": SERVERS,
+            ".gemini/settings.json": {**SERVERS, "tools": {"allowed": ["run_shell_command"]}},
+        }
+        for name, content in files.items():
+            (workspace / name).parent.mkdir(exist_ok=True)
+            (workspace / name).write_text(json.dumps(content))
+        before = sorted(workspace.rglob("*"))
+        async with open_harness(command, LIMITS) as harness:
+            session = await harness.new_session(workspace, mode=real.mode)
+            turn = harness.prompt(session.id, [real.writes])
+            await (await asked_in(turn)).answer(PermissionVerdict.REJECT)
+            await rest_of(turn)
+        if real is CLAUDE_AGENT:
+            async with open_harness(command, LIMITS) as harness:
+                await harness.load_session(session.id, workspace, mode=real.mode)
+                turn = harness.prompt(session.id, [real.writes])
+                await (await asked_in(turn)).answer(PermissionVerdict.REJECT)
+                await rest_of(turn)
+        assert sorted(workspace.rglob("*")) == before
+
+
+@pytest.mark.parametrize("file", [".codex/config.toml", ".codex/rules/any.rules"])
+async def test_codex_is_refused_where_files_of_the_project_make_it_act_unasked(file: str, tmp_path: Path) -> None:
+    command = CODEX_AGENT.command("http://127.0.0.1:9", tmp_path)
+    inner = command.cwd / "inner"
+    inner.mkdir()
+    async with open_harness(command, LIMITS) as harness:
+        (command.cwd / file).parent.mkdir(parents=True)
+        (command.cwd / file).touch()
+        assert (await harness.new_session(inner, mode=CODEX_AGENT.mode)).mode, "it is in no repository with the file"
+        (command.cwd / ".git").mkdir()
+        for place in (command.cwd, inner):
+            with pytest.raises(HarnessError, match="unasked; move it away") as refusal:
+                await harness.new_session(place, mode=CODEX_AGENT.mode)
+            assert refusal.value.code == HarnessCode.UNASKED
+        assert (await harness.new_session(inner, mode=None)).mode is None

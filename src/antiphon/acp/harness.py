@@ -14,6 +14,7 @@ from typing import Final, NoReturn, Protocol
 from anyio import Event, create_task_group, move_on_after, sleep, to_thread
 from anyio.abc import TaskGroup
 
+from antiphon.acp.asking import OWN_SETTINGS_ALONE, find_silencing_file
 from antiphon.acp.background import background_tasks
 from antiphon.acp.connection import RpcConnection, RpcRequest
 from antiphon.acp.errors import HarnessCode, HarnessError
@@ -166,9 +167,10 @@ class Harness:
     async def new_session(self, cwd: Path, mcp_servers: Sequence[McpServer] = (), *, mode: str | None) -> NativeSession:
         """Creates a session in the mode. With None it stays in the mode in which it starts, and may change it.
 
-        Raises `acp_unasked` if the mode cannot be set, or the harness does not say that it is set.
+        Raises `acp_unasked` if the mode cannot be set, or the harness does not say that it is set, or if a file of the
+        workspace is known to make it act unasked all the same.
         """
-        result = await self._request("session/new", _place(cwd, mcp_servers))
+        result = await self._request("session/new", await self._place(cwd, mcp_servers, mode))
         session_id = text_in(result, "sessionId")
         if not session_id or len(session_id) > MAX_SESSION_ID:
             self._end(broken("it created a session without a usable id"))
@@ -185,7 +187,7 @@ class Harness:
         Raises `acp_not_resumed` if it cannot, or if nothing of the past is left. Harnesses may fail at this and still
         offer it.
         """
-        return await self._reopened("session/load", session_id, _place(cwd, mcp_servers), mode)
+        return await self._reopened("session/load", session_id, await self._place(cwd, mcp_servers, mode), mode)
 
     async def resume_session(
         self, session_id: str, cwd: Path, mcp_servers: Sequence[McpServer] = (), *, mode: str | None
@@ -194,7 +196,7 @@ class Harness:
 
         Raises `acp_not_resumed` if it cannot.
         """
-        return await self._reopened("session/resume", session_id, _place(cwd, mcp_servers), mode)
+        return await self._reopened("session/resume", session_id, await self._place(cwd, mcp_servers, mode), mode)
 
     def prompt(self, session_id: str, texts: Sequence[str]) -> HarnessTurn:
         """Begins a turn with the texts as its prompt. Raises `Conflict` (`acp_busy`) while another one runs."""
@@ -332,6 +334,15 @@ class Harness:
                 request.answer({})
         except FileRefused as error:
             request.refuse(RpcError(INVALID_PARAMS, str(error)))
+
+    async def _place(self, cwd: Path, servers: Sequence[McpServer], mode: str | None) -> JsonObject:
+        place = _place(cwd, servers)
+        if mode is None:
+            return place
+        if (found := await to_thread.run_sync(find_silencing_file, self.info.name, cwd)) is not None:
+            why = f"{str(found)!r} can start programs and allow calls unasked; move it away, or let it work unattended"
+            raise _unasked(why)
+        return {**place, "_meta": OWN_SETTINGS_ALONE}
 
     async def _reopened(self, method: str, session_id: str, place: JsonObject, mode: str | None) -> NativeSession:
         is_load = method == "session/load"
