@@ -122,6 +122,14 @@ class DerivedField(Struct, frozen=True, kw_only=True):
     """What fixing it allows, for people: `every page of example.org`."""
 
 
+class Executor(StrEnum):
+    """Who carries an allowed call out."""
+
+    RUNTIME = "runtime"
+    CLIENT = "client"
+    """The harness that asked: its run is told the answer, and no run of ours makes the call."""
+
+
 class AskedCall(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A call as it was recorded; exactly these bytes run, or none."""
 
@@ -152,6 +160,9 @@ class AskedCall(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What "always" fixes unless other fields are named."""
     release: Release | None = None
     """What it would send where that may not go: only an owner may allow it. Contract: flow 11."""
+    executor: Executor = Executor.RUNTIME
+    is_passed_on: bool = False
+    """Whether the client has its answer: it gets it once, and for the same request again somebody is asked anew."""
     verdict: Verdict | None = None
 
     @property
@@ -260,9 +271,16 @@ class Approval(Struct, frozen=True, kw_only=True):
         return self.result is None or not self.is_untrusted
 
     @property
+    def is_of_client(self) -> bool:
+        """Whether a client asks, which carries the call out itself."""
+        return any(call.executor is Executor.CLIENT for call in self.calls)
+
+    @property
     def may_stand(self) -> bool:
-        """Whether it may be allowed always, as far as it releases words."""
-        return all(call.release is None or call.release.standing is not None for call in self.calls)
+        """Whether it may be allowed always, as far as it releases words or a client asks."""
+        return not self.is_of_client and all(
+            call.release is None or call.release.standing is not None for call in self.calls
+        )
 
     @property
     def is_settled(self) -> bool:
@@ -359,6 +377,16 @@ def moved(approval: Approval, run: RunId, places: Mapping[tuple[int, int], tuple
 def _moved(call: AskedCall, place: tuple[int, int]) -> AskedCall:
     message_seq, index = place
     return replace(call, message_seq=message_seq, index=index)
+
+
+def find_answer(approvals: Sequence[Approval], sha256: str) -> tuple[Approval, AskedCall] | None:
+    """The answered request of a client for these bytes whose answer it does not have yet."""
+    for approval in approvals:
+        for call in approval.calls:
+            is_open = approval.is_pending or call.executor is not Executor.CLIENT or call.is_passed_on
+            if not is_open and call.sha256 == sha256:
+                return approval, call
+    return None
 
 
 def hash_of_text(text: str) -> str:

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 
 from msgspec import field
 
-from antiphon.domain.approval import Approval, ApprovalState, AskedCall, Verdict
+from antiphon.domain.approval import Approval, ApprovalState, AskedCall, Executor, Verdict
 from antiphon.domain.classification import Compartments
 from antiphon.domain.distrust import MAX_SHOWN, ReadSource
 from antiphon.domain.message import JsonObject
@@ -45,7 +45,9 @@ class AskedCallShape(Shape, frozen=True, kw_only=True):
     """Only owners may answer a request with one; `always` only for one person's own data, not above INTERNAL."""
     decision: Verdict | None = None
     message_seq: int | None = None
-    """The `seq` of the step that called; missing for a call from outside a run."""
+    """The `seq` of the step that called; missing for a call from outside a run, and for one of a harness."""
+    executor: Executor | None = None
+    """`client` if a harness asks, which carries the call out itself; missing otherwise."""
 
 
 class ReadSourceShape(Shape, frozen=True, kw_only=True):
@@ -277,4 +279,5 @@ def _call(call: AskedCall) -> AskedCallShape:
         release=None if call.release is None else _release(call.release),
         decision=call.verdict,
         message_seq=call.message_seq or None,
+        executor=None if call.executor is Executor.RUNTIME else call.executor,
     )

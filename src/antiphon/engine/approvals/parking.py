@@ -102,9 +102,13 @@ async def repeat_calls(tx: Transaction, run: Run) -> None:
     """Makes the calls that wait the first step of the run that continues a parked one, as it begins.
 
     Not earlier: another run may work until then, and its steps come before these. Does nothing the second time.
+    What a client asks for is no call of the run: it only gets the answer.
     """
     approval = next((found for found in await approvals.list_of_run(tx, run.id) if found.is_parked), None)
     if approval is None or run.continues is None:
+        return
+    if approval.is_of_client:
+        await approvals.move(tx, replace(approval, is_parked=False))
         return
     parked, found = await ledger.find(tx, run.continues), await ledger.find_in_log(tx, run.id)
     assert parked is not None and found is not None

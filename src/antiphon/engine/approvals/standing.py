@@ -7,7 +7,7 @@ from typing import cast
 from msgspec.structs import replace
 
 from antiphon.domain.actor import Principal
-from antiphon.domain.approval import Approval, AskedCall, DerivedField, Verdict
+from antiphon.domain.approval import Approval, AskedCall, DerivedField, Executor, Verdict
 from antiphon.domain.errors import Invalid, NotFound
 from antiphon.domain.ids import RunId, StandingApprovalId
 from antiphon.domain.message import JsonObject
@@ -74,6 +74,8 @@ def refuse_always(approval: Approval, verdicts: Mapping[str, Verdict], fields: F
             if named is None:
                 continue
             problem = f"Fields are named for a call that is not allowed always: {call.id!r}."
+        elif call.executor is Executor.CLIENT:
+            problem = f"A harness that asks can be allowed only once: {call.id!r}. Allow this one once."
         elif call.release is not None:
             if call.release.standing is not None and named is None:
                 continue

@@ -4,7 +4,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from antiphon.domain.approval import Approval
+from antiphon.domain.approval import Approval, Executor
 from antiphon.domain.classification import Classification, Integrity
 from antiphon.domain.distrust import asked_sources
 from antiphon.domain.event import EventType, NewEvent
@@ -72,6 +72,7 @@ def requested_event(approval: Approval, made_of: Classification) -> NewEvent:
             "messageSeq": call.message_seq,
             "index": call.index,
             **({} if call.release is None else {"release": call.release.data()}),
+            **({} if call.executor is Executor.RUNTIME else {"executor": call.executor.value}),
         }
         for call in approval.calls
     ]

@@ -333,10 +333,13 @@ def _card_of_request(calls: Sequence[JsonObject]) -> PageEntry:
         at=_NEVER,
         pieces=pieces,
         is_partial=any(len(arguments.spans) > 1 for arguments in shown),
-        may_stand=all(
-            not isinstance(each := call.get("release"), dict) or bool(each.get("mayStand")) for call in calls
-        ),
+        may_stand=all(_may_stand(call) for call in calls),
     )
+
+
+def _may_stand(call: JsonObject) -> bool:
+    release = call.get("release")
+    return call.get("executor") is None and (not isinstance(release, dict) or bool(release.get("mayStand")))
 
 
 def _exact(call: JsonObject) -> str:
