@@ -44,6 +44,11 @@ JUDGED = {
     "tools.functions": ("[tools.functions.{}]\n", Noun.FUNCTION),
     "agents.defaults.subagents.allow_agents": ("agents.defaults.subagents.allow_agents = [{}]\n", Noun.AGENT),
     "agents.list.subagents.allow_agents": ('[[agents.list]]\nid = "x"\nsubagents.allow_agents = [{}]\n', Noun.AGENT),
+    "acp.agents.tools.allow": ('[acp.agents.x]\ncommand = ["x"]\ntools.allow = [{}]\n', Noun.TOOL),
+    "acp.agents.subagents.allow_agents": (
+        '[acp.agents.x]\ncommand = ["x"]\nsubagents.allow_agents = [{}]\n',
+        Noun.AGENT,
+    ),
     "access.roles.user.agents": ("access.roles.user.agents = [{}]\n", Noun.AGENT),
     "access.roles.user.approve": ("access.roles.user.approve = [{}]\n", Noun.AGENT),
     "tools.agent_to_agent.allow": ("tools.agent_to_agent.allow = [{}]\n", Noun.AGENT),
@@ -100,6 +105,7 @@ NEAR = {
 }
 FREE = {
     "flow.rules",
+    *("acp.agents", "acp.agents.command", "acp.agents.env", "acp.agents.subagents.models"),
     *("tools.fetch_page.hosts", "tools.fetch_page.private"),
     *("access.roles", "gateway.allowed_hosts", "agents.list", "channels.webhook", "hooks", "providers"),
     *("channels.apprise.person", "channels.apprise.accounts", "channels.apprise.accounts.person"),

@@ -23,6 +23,10 @@ LEVEL = {"level": "INTERNAL"}
 LISTS = {
     "gateway.allowed_hosts": ["a.example", "b.example"],
     "database.password_command": ["token", "--now"],
+    "acp.agents.x.command": ["claude-agent-acp", "--debug"],
+    "acp.agents.x.tools.allow": ["lookup", "run_command"],
+    "acp.agents.x.subagents.allow_agents": ["main", "porter"],
+    "acp.agents.x.subagents.models": ["openai:*", "ollama:qwen3"],
     "agents.defaults.tools.allow": ["lookup", "run_command"],
     "agents.defaults.skills": ["walks", "talks"],
     "agents.defaults.subagents.allow_agents": ["main", "porter"],
@@ -58,6 +62,8 @@ LISTS = {
 }
 """A value of every setting that is a list of texts, besides names of compartments."""
 TABLES: dict[str, object] = {
+    "acp.agents": {"coder": {"command": ["claude-agent-acp"], "mode": "default"}},
+    "acp.agents.x.env": {"CLAUDE_CODE_EXECUTABLE": "/usr/bin/claude"},
     "agents.list": [{"id": "main"}, {"id": "porter", "tools": {"allow": ["lookup"]}}],
     "agents.defaults.mcp_servers": {"x": {"command": "true", "args": ["-v"]}},
     "agents.defaults.mcp_servers.x.env": {"GITHUB_TOKEN": "abc"},
@@ -98,7 +104,15 @@ TABLES: dict[str, object] = {
     "hooks": {"bell": {"agent": "main"}},
 }
 """A value of every other setting that is a list or a table."""
-SIBLINGS = {"mcp_servers": SERVER, "classification": LEVEL, "clearance": LEVEL, "private": LEVEL}
+SIBLINGS: dict[str, dict[str, object]] = {
+    "acp": {"command": ["true"]},
+    "mcp_servers": {**SERVER},
+    "classification": {**LEVEL},
+    "clearance": {**LEVEL},
+    "private": {**LEVEL},
+}
+_NAMED_AT = {"acp": 3, "mcp_servers": 2}
+"""How deep below them the section is that needs it; 1 for others."""
 """What a section needs besides."""
 
 
@@ -122,16 +136,22 @@ def sample(setting: str) -> object:
     return ["crew", "board"] if setting.endswith(".compartments") else SAMPLES[setting]
 
 
-def siblings(setting: str) -> dict[str, str]:
+def siblings(setting: str) -> dict[str, object]:
     """What the section around the setting needs, by the place."""
     parts = setting.split(".")
-    found: dict[str, str] = {}
+    found: dict[str, object] = {}
     for index, part in enumerate(parts):
         needed = SIBLINGS.get(part, {})
-        depth = index + (2 if part == "mcp_servers" else 1)
+        depth = index + _NAMED_AT.get(part, 1)
         if len(parts) > depth:
             found |= {".".join((*parts[:depth], name)): value for name, value in needed.items()}
     return found
+
+
+def beside(setting: str) -> dict[str, str]:
+    """The variables of its siblings."""
+    found = siblings(setting).items()
+    return {variable(place): value if isinstance(value, str) else json.dumps(value) for place, value in found}
 
 
 def variable(setting: str) -> str:
@@ -140,7 +160,7 @@ def variable(setting: str) -> str:
 
 def read(setting: str, text: str) -> Config:
     environment = {variable(setting): text}
-    return load_config(None, environment=environment | {variable(k): v for k, v in siblings(setting).items()})
+    return load_config(None, environment=beside(setting) | environment)
 
 
 def written(tmp_path: Path, setting: str) -> Config:
@@ -168,7 +188,7 @@ def test_the_table_has_every_list_and_every_table() -> None:
 def test_a_variable_holds_a_list_or_a_table_in_json(tmp_path: Path, setting: str) -> None:
     config = read(setting, f" {json.dumps(sample(setting))}\n")
     assert config == written(tmp_path, setting)
-    assert config != load_config(None, environment={variable(k): v for k, v in siblings(setting).items()})
+    assert config != load_config(None, environment=beside(setting))
 
 
 @requirement("config:1")

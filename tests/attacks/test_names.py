@@ -159,7 +159,7 @@ def _others() -> list[Naming]:
         spawn("a file above the workspace", "attachment_name", attachments=named("../x")),
         spawn("a file by its absolute path", "attachment_name", attachments=named("/etc/cron.d/x")),
         spawn("a device of Windows", "attachment_name", attachments=named("nul")),
-        spawn("another runtime", "unsupported", runtime="acp"),
+        spawn("another runtime", "spawn_runtime", runtime="acp"),
         *(read(key) for key in ("../../etc/passwd", "agent:boxed:cli:one", "file:///etc/passwd", "a\0b")),
     ]
 

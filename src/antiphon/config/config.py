@@ -15,6 +15,7 @@ from antiphon.channels.kind import AnyKind, Given
 from antiphon.channels.kinds import Unloaded, find_kind, own_kinds, refuse_several
 from antiphon.channels.sections import AccountSection, PeopleSection, accounts_of, notifying_accounts_of, place_of
 from antiphon.config.sections.access import AccessSection
+from antiphon.config.sections.acp import CLIENTS, AcpSection, HarnessSection
 from antiphon.config.sections.agents import (
     AgentSandboxSection,
     AgentSection,
@@ -59,9 +60,12 @@ from antiphon.settings.section import Section, sections_in
 
 SHARED_SECTIONS = (
     *("agents", "limits", "messages", "groups", "session", "checkpoints", "tools", "tasks", "access", "channels"),
-    *("hooks", "flow", "compat"),
+    *("hooks", "flow", "acp", "compat"),
 )
 """The settings by which processes treat sessions and runs."""
+
+ACP_MODEL = "acp"
+"""In the place of a provider in the name of a harness's model, which only the harness knows."""
 
 
 class Account(NamedTuple):
@@ -79,6 +83,7 @@ class Config(Section):
     gateway: GatewaySection = GatewaySection()
     database: DatabaseSection = DatabaseSection()
     agents: AgentsSection = AgentsSection()
+    acp: AcpSection = AcpSection()
     providers: dict[str, ProviderSection] = Field(default_factory=dict[str, ProviderSection])
     """How to reach models, by the name before the colon of a model's name."""
     runs: RunsSection = RunsSection()
@@ -135,7 +140,41 @@ class Config(Section):
                 ),
             )
             for index, section in enumerate(listed)
-        }
+        } | {AgentId(name): self._harness(name, section, compartments) for name, section in self.acp.agents.items()}
+
+    def _harness(self, name: str, section: HarnessSection, compartments: Compartments | None) -> Agent:
+        """The agent whose runs the harness carries out. Contract: foreign_agents 2."""
+        listed = AgentSection(
+            id=name,
+            name=section.name,
+            tools=section.tools,
+            sandbox=AgentSandboxSection(
+                mode=section.sandbox.mode,
+                memory_mb=section.sandbox.memory_mb,
+                processes=section.sandbox.processes,
+                disk_mb=section.sandbox.disk_mb,
+            ),
+            subagents=section.subagents,
+            limits=section.limits,
+            daily=section.daily,
+        )
+        agent, place, provider = self._agent(listed), ("acp", "agents", name), section.provider
+        given = None if provider is None else self.providers.get(provider)
+        clearance = self._clearance(section.clearance, compartments, *place, "clearance")
+        if clearance is None and provider is not None and given is not None:
+            clearance = self._clearance(given.clearance, compartments, "providers", provider, "clearance")
+        return replace(
+            agent,
+            model=f"{ACP_MODEL}:{name}",
+            instructions="",
+            skills=(),
+            limits=agent.limits if agent.limits.time is not None else replace(agent.limits, time=timedelta(0)),
+            runtime=AgentRuntime.ACP,
+            is_unattended=section.unattended,
+            clearance=clearance,
+            names_clearance=section.clearance is not None,
+            classification=self._classification(section.classification, compartments, *place, "classification"),
+        )
 
     @property
     def names_compartments(self) -> bool:
@@ -234,6 +273,8 @@ class Config(Section):
         for index, section in enumerate(self.agents.list):
             if section.id == agent_id and section.model is not None:
                 return self.origins.spelt("agents", "list", str(index), "model")
+        if agent_id in self.acp.agents:
+            return self.origins.spelt("acp", "agents", agent_id, "command")
         return self.origins.spelt("agents", "defaults", "model")
 
     def mcp_servers(self) -> dict[AgentId, dict[str, McpServerSection]]:
@@ -363,6 +404,10 @@ class Config(Section):
             narrowed={
                 AgentId(section.id): (section.tools or defaults.tools).sessions.limits()
                 for section in self.agents.list or (AgentSection(id=DEFAULT_AGENT),)
+            }
+            | {
+                AgentId(name): (section.tools or defaults.tools).sessions.limits()
+                for name, section in self.acp.agents.items()
             },
         )
 
@@ -376,6 +421,29 @@ class Config(Section):
                     f"{second} is the id of two agents: {section.id!r}. The other one: {first}. Give one another id.",
                     code="invalid_config",
                 )
+            self._refuse_client(section.id, "agents", "list", str(index), "id")
+        for name, harness in self.acp.agents.items():
+            self._refuse_client(name, "acp", "agents", name)
+            if name in indexes or (not self.agents.list and name == DEFAULT_AGENT):
+                raise Invalid(
+                    f"{self._at('acp', 'agents', name)} is the id of two agents: {name!r}. Give one another id.",
+                    code="invalid_config",
+                )
+            if harness.provider is not None and harness.provider not in self.providers:
+                raise Invalid(
+                    f"{self._at('acp', 'agents', name, 'provider')} names no provider of the settings: "
+                    f"{harness.provider!r}. Set providers.{harness.provider}.",
+                    code="invalid_config",
+                )
+
+    def _refuse_client(self, name: str, *place: str) -> None:
+        """Raises `Invalid` for the name of a client that attaches itself. Contract: peers 1."""
+        if name in CLIENTS:
+            raise Invalid(
+                f"{self._at(*place)}: the name {name!r} is that of clients that attach themselves. Choose another one, "
+                f"such as '{name}-code'.",
+                code="invalid_config",
+            )
 
     def _at(self, *place: str) -> str:
         """The setting with its origin, to begin an error with."""

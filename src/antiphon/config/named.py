@@ -136,6 +136,7 @@ def _lists(config: Config) -> Iterator[tuple[tuple[str, ...], Noun, Collection[s
     for place, section in (
         (("agents", "defaults"), config.agents.defaults),
         *((("agents", "list", str(index)), each) for index, each in enumerate(config.agents.list)),
+        *((("acp", "agents", name), each) for name, each in config.acp.agents.items()),
     ):
         if section.tools is not None:
             yield (*place, "tools", "allow"), Noun.TOOL, section.tools.allow or ()

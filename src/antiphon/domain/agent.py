@@ -109,6 +109,10 @@ class Agent(Struct, frozen=True, kw_only=True):
     """The name of its runner, for `AgentRuntime.RUNNER`: of a function, `shop.agents:answer`, or of an entry point."""
     clearance: Classification | None = None
     """What may go to that which carries out its runs; None for what may go to its model's provider."""
+    names_clearance: bool = False
+    """Whether an owner has set that for it, so that it counts wherever its network leads."""
+    is_unattended: bool = False
+    """For `AgentRuntime.ACP`: whether it may act without asking, as an owner's settings say."""
     classification: Classification = PUBLIC
     """The classification of its instructions; its new sessions begin with it."""
 

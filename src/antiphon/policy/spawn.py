@@ -25,6 +25,12 @@ class SpawnFacts(Struct, frozen=True, kw_only=True):
     """Whether the requesting session is sandboxed."""
     will_be_sandboxed: bool
     requires_sandbox: bool
+    wants_harness: bool = False
+    """Whether `runtime` asks for an external harness."""
+    is_harness: bool = False
+    """Whether the child's agent is one."""
+    of_subagents: Sequence[str] = ()
+    """Parameters of the call that a harness does not take."""
 
 
 def decide_spawn(facts: SpawnFacts) -> Decision:
@@ -45,6 +51,8 @@ def decide_spawn(facts: SpawnFacts) -> Decision:
             f"This session may not spawn under agent {facts.child_agent_id!r}; allowed: {named} "
             "(agents.list[].subagents.allowAgents). agents_list shows them.",
         )
+    if isinstance(decision := _decide_runtime(facts), Deny):
+        return decision
     if facts.is_sandboxed and not facts.will_be_sandboxed:
         return Deny(
             "spawn_unsandboxed",
@@ -55,6 +63,26 @@ def decide_spawn(facts: SpawnFacts) -> Decision:
         return Deny(
             "spawn_unsandboxed",
             f"Sandbox is required. Agent {facts.child_agent_id!r} has none (agents.list[].sandbox.mode).",
+        )
+    return ALLOW
+
+
+def _decide_runtime(facts: SpawnFacts) -> Decision:
+    """Whether the agent is what `runtime` says, and takes what it is given. Contract: spawn 6."""
+    name = facts.child_agent_id
+    if facts.wants_harness and not facts.is_harness:
+        return Deny(
+            "spawn_runtime",
+            f"Agent {name!r} is no harness that speaks ACP (acp.agents). Leave runtime out, or name another agentId; "
+            "agents_list shows the runtime of each.",
+        )
+    if facts.is_harness and not facts.wants_harness:
+        return Deny("spawn_runtime", f"Agent {name!r} is a harness that speaks ACP. Spawn with runtime 'acp'.")
+    if facts.is_harness and facts.of_subagents:
+        return Deny(
+            "spawn_runtime",
+            f"Parameter {facts.of_subagents[0]} is for runtime 'subagent' only. Leave it out, and say in the task what "
+            "the harness needs to know.",
         )
     return ALLOW
 

@@ -27,7 +27,15 @@ CODES = (
     *("spawn_model", "unknown_model", "model_key_missing", "model_authentication"),
     *("attachment_count", "attachment_too_large", "attachments_too_large", "attachment_name"),
     *("attachment_duplicate", "attachment_base64", "attachment_text", "idempotency_key_reused", "cancelled"),
-    *("thread_failed", "above_clearance", "invalid_schema", "schema_too_large", "reference_not_allowed", "no_run"),
+    *(
+        "spawn_runtime",
+        "thread_failed",
+        "above_clearance",
+        "invalid_schema",
+        "schema_too_large",
+        "reference_not_allowed",
+        "no_run",
+    ),
 )
 
 
@@ -68,7 +76,9 @@ class SpawnArguments(Arguments):
     sandbox: Literal["inherit", "require"] = Field(
         "inherit", description="'require': spawn only if the child is sandboxed."
     )
-    runtime: Literal["subagent", "acp"] = Field("subagent", description="'acp' is not supported yet.")
+    runtime: Literal["subagent", "acp"] = Field(
+        "subagent", description="'acp': the agent named by agentId is an external harness, without attachments."
+    )
     attachments: list[AttachmentArgument] = Field(
         default_factory=list[AttachmentArgument],
         description="Files for its workspace, at most 50 files and 5 MiB together.",

@@ -97,7 +97,7 @@ async def test_a_childs_name_takes_one_line_of_its_record(open_home: OpenHome) -
         ({"thread": True}, "error", "unsupported"),
         ({"thread": True, "mode": "run"}, "error", "invalid_arguments"),
         ({"mode": "session", "cleanup": "delete"}, "error", "invalid_arguments"),
-        ({"runtime": "acp"}, "error", "unsupported"),
+        ({"runtime": "acp"}, "forbidden", "spawn_runtime"),
         ({"sandbox": "require"}, "forbidden", "spawn_unsandboxed"),
         ({"model": "nowhere:model"}, "error", "unknown_model"),
         ({"model": "elsewhere:model"}, "forbidden", "spawn_model"),

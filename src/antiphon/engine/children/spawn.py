@@ -9,6 +9,7 @@ from typing import Final, NamedTuple
 from msgspec import Struct, to_builtins
 from msgspec.structs import replace
 
+from antiphon.domain.agent import AgentRuntime
 from antiphon.domain.attachments import Attachment, GivenAttachment, check_attachments, receipt
 from antiphon.domain.classification import EVERYTHING, PUBLIC, Classification
 from antiphon.domain.errors import AntiphonError, Conflict, Denied, Invalid, NotFound, TooLarge
@@ -234,11 +235,6 @@ def _check_request(caller: Caller, request: SpawnRequest) -> tuple[AgentId, Mode
     mode = request.mode or (Mode.SESSION if request.is_thread else Mode.RUN)
     if request.is_thread and mode is not Mode.SESSION:
         raise Invalid("Parameter thread implies mode 'session'. Leave out one of the two.", code="invalid_arguments")
-    if request.runtime != "subagent":
-        raise Invalid(
-            f"Runtime is not supported: {request.runtime!r}. Spawn with runtime 'subagent', the default.",
-            code="unsupported",
-        )
     if mode is Mode.SESSION and request.cleanup is Cleanup.DELETE:
         raise Invalid(
             "Cleanup 'delete' needs mode 'run', because a child of mode 'session' stays.", code="invalid_arguments"
@@ -449,6 +445,9 @@ async def _decide(
         is_sandboxed=own.is_sandboxed(parent.key),
         will_be_sandboxed=agent is not None and agent.is_sandboxed(key),
         requires_sandbox=command.request.requires_sandbox,
+        wants_harness=command.request.runtime == AgentRuntime.ACP,
+        is_harness=agent is not None and agent.runtime is AgentRuntime.ACP,
+        of_subagents=_of_subagents(command.request),
     )
     decision = decide_spawn(facts)
     if isinstance(decision, Deny):
@@ -464,6 +463,12 @@ async def _decide(
             "task what the child needs to know.",
         )
     return decide_above(agent.classification.join(parent.taint).join(command.caller.carried), clearance)
+
+
+def _of_subagents(request: SpawnRequest) -> list[str]:
+    """The parameters given that a harness does not take. Contract: spawn 5, 6."""
+    given = {"attachments": request.attachments, "model": request.model, "returns": request.returns}
+    return [name for name, value in given.items() if value]
 
 
 async def _create(
