@@ -108,6 +108,8 @@ async def open_app(home: Path, config: Config, parts: Parts | None = None) -> As
                         workers.append(worker)
                         tasks.start_soon(_upkeep(app).run)
                         tasks.start_soon(app.mcp_tools.run)
+                        tasks.start_soon(app.harnesses.run)
+                        tasks.start_soon(app.run_tools.run)
                         tasks.start_soon(app.due_children.run)
                         tasks.start_soon(app.scheduler.run)
                         tasks.start_soon(app.checkpointer.run)

@@ -2,12 +2,16 @@
 
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
+from datetime import timedelta
 from functools import partial
 from pathlib import Path
 
 from msgspec import Struct
 from msgspec.structs import replace
 
+from antiphon.acp.harness_runner import HarnessRunner
+from antiphon.acp.live_turn import LiveTurns
+from antiphon.acp.run_tools import RunTools
 from antiphon.adapters import OpenChannels, ReadyChannel
 from antiphon.agents.agent_tools import AgentTools
 from antiphon.agents.asking import RetryPolicy
@@ -39,7 +43,7 @@ from antiphon.clock import Clock
 from antiphon.config.config import Config
 from antiphon.config.sources import reread_rules
 from antiphon.config.written_rules import watched_file
-from antiphon.configured import ToolFunction, installed_checks, mcp_settings, web_setting
+from antiphon.configured import ToolFunction, harness_settings, installed_checks, mcp_settings, web_setting
 from antiphon.domain.agent import AgentRuntime
 from antiphon.domain.classification import Compartments
 from antiphon.domain.cursors import Cursors
@@ -173,6 +177,10 @@ class App(Struct, frozen=True, kw_only=True):
     outside_calls: OutsideCalls
     mcp_tools: McpTools
     mcp: Endpoint
+    harnesses: LiveTurns
+    """Runs if the process runs agents."""
+    run_tools: RunTools
+    """The same, for harnesses."""
     database: Database
     sealer: Sealer | None
     """Runs if `audit.seal_to` is set."""
@@ -442,6 +450,7 @@ def build(
     tool_reviews = ToolReviews(database)
     offered = ReviewedTools(mcp_tools, tool_reviews)
     given = AgentTools(offered)
+    harnesses, run_tools = LiveTurns(waits, timedelta(seconds=config.acp.park_seconds)), RunTools()
     worker = Worker(
         Runtime(
             database=database,
@@ -459,6 +468,15 @@ def build(
                 ),
                 AgentRuntime.RUNNER: RunnerLoop(
                     base.found_runners.runners, given, rules, home_key, workspaces=workspaces
+                ),
+                AgentRuntime.ACP: HarnessRunner(
+                    harnesses,
+                    run_tools,
+                    harness_settings(config),
+                    tools=given,
+                    rules=rules,
+                    home_key=home_key,
+                    workspaces=workspaces,
                 ),
             }
         ),
@@ -563,6 +581,8 @@ def build(
         offered_tools=OfferedTools(given, callers, rules),
         outside_calls=outside_calls,
         mcp_tools=mcp_tools,
+        harnesses=harnesses,
+        run_tools=run_tools,
         mcp=Endpoint(tool_calls, sessions.target, VERSION, config.gateway.max_body_bytes),
         database=backend.database,
         sealer=_sealer_of(base, backend, trail, home_key),

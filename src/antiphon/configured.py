@@ -1,5 +1,6 @@
 """What a configuration and installed packages name: models, MCP servers, and functions for agents."""
 
+import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace as replace_settings
@@ -12,12 +13,15 @@ from urllib.parse import urlsplit
 
 from msgspec.structs import replace
 
+from antiphon.acp.settings import HarnessSetting, HarnessSettings, ProviderKey
 from antiphon.agents.model import Model, ProviderSettings
 from antiphon.agents.models import Models
+from antiphon.agents.provider import key_variable
 from antiphon.agents.toolset import DeclaredFunction, FunctionTool, tool
 from antiphon.config.config import Config
 from antiphon.config.named import names_of_servers
 from antiphon.config.sections.agents import McpServerSection, ProviderSection
+from antiphon.domain.agent import AgentRuntime
 from antiphon.domain.classification import Compartments
 from antiphon.domain.errors import Invalid
 from antiphon.domain.ids import AgentId
@@ -197,9 +201,65 @@ def _own_hosts(config: Config) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name.lower() for name in named if name))
 
 
+def harness_settings(config: Config) -> HarnessSettings:
+    """How the configured harnesses are started. A harness gets the key of its own provider, and no other."""
+    return HarnessSettings(
+        agents={
+            AgentId(name): HarnessSetting(
+                command=section.command,
+                mode=section.mode,
+                is_unattended=section.unattended,
+                env={variable: secret.get_secret_value() for variable, secret in section.env.items()},
+                provider=None
+                if section.provider is None
+                else _provider_key(section.provider, config.providers[section.provider]),
+            )
+            for name, section in config.acp.agents.items()
+        }
+    )
+
+
+def _provider_key(name: str, section: ProviderSection) -> ProviderKey | None:
+    """None if no key is set: then the harness has its own sign-in, or cannot reach its provider."""
+    variable = section.api_key_env or key_variable(name)
+    key = section.key() or os.environ.get(variable)
+    if not key:
+        return None
+    known = HARNESS_PROVIDERS.get(name, HARNESS_PROVIDERS["openai"])
+    return replace(known, variable=key_variable(name), key=key, address=str(section.base_url or known.address))
+
+
+HARNESS_PROVIDERS: Mapping[str, ProviderKey] = {
+    "anthropic": ProviderKey(
+        variable="ANTHROPIC_API_KEY",
+        key="",
+        address="https://api.anthropic.com",
+        address_variable="ANTHROPIC_BASE_URL",
+        header="x-api-key",
+    ),
+    "openai": ProviderKey(
+        variable="OPENAI_API_KEY",
+        key="",
+        address="https://api.openai.com/v1",
+        address_variable="OPENAI_BASE_URL",
+        header="authorization",
+    ),
+    "gemini": ProviderKey(
+        variable="GEMINI_API_KEY",
+        key="",
+        address="https://generativelanguage.googleapis.com",
+        address_variable="GOOGLE_GEMINI_BASE_URL",
+        header="x-goog-api-key",
+    ),
+}
+"""How the harnesses of these providers look for their key and their address."""
+
+
 def check_models(rules: Rules, models: Models) -> None:
     """Checks at start that every configured model has a known name."""
     for agent in rules.agents.values():
+        if agent.runtime is AgentRuntime.ACP:
+            continue
         try:
             models.open(agent.model, context_tokens=agent.context_tokens)
         except Invalid as error:

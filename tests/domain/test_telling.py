@@ -35,7 +35,16 @@ SOURCE = Path(antiphon.__file__).parent
 ERRORS = Path(__file__).parents[2] / "docs" / "ERRORS.md"
 ENDING = {"Outcome": None, "_failed": 0, "Capped": 0, "Room": None, "Cap": None}
 """What says how a run ends, and the place of the code among its arguments if it has one."""
-ROOMS = ("agents", "engine/runs", "engine/work", "engine/children", "engine/reports", "engine/checkpoints", "policy")
+ROOMS = (
+    "acp",
+    "agents",
+    "engine/runs",
+    "engine/work",
+    "engine/children",
+    "engine/reports",
+    "engine/checkpoints",
+    "policy",
+)
 FOR_PEOPLE = re.compile(r"[A-Z(][^.;!?]*(?:; [^.;!?]*)?\.\)?")
 INSIDE = ("antiphon", "provider", "model", "key", "quota", "limits", "config", "settings", "log", "`", "_", "http", ":")
 """What nobody below owner has to read."""

@@ -233,6 +233,7 @@ async def test_every_row_arrives_and_runs_belong_to_nobody(tmp_path: Path, home:
         "channel_accounts",
         "channel_positions",
         "thread_bindings",
+        "native_sessions",
         "groups_of_channels",
         "met_in_groups",
         "link_codes",

@@ -47,6 +47,10 @@ class EventType(StrEnum):
     """Rules took something out of a text before it was sent; `text` is what goes."""
     TAINT_RAISED = "taint_raised"
     SESSION_CHANGED = "session_changed"
+    PLAN_CHANGED = "plan_changed"
+    """A harness has said what it is about to do: `entries`, the whole plan each time."""
+    HARNESS_UPDATE = "harness_update"
+    """A harness has said something for which there is no event: `update`, as it came."""
     ERROR = "error"
 
 

@@ -39,6 +39,8 @@ class ProvenanceKind(StrEnum):
     HOOK = "hook"
     ANNOUNCE = "announce"
     SYNTHETIC = "synthetic"
+    HARNESS = "harness"
+    """An external harness carried the call out itself, and told afterwards what came of it."""
 
 
 class Provenance(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
@@ -132,6 +134,7 @@ class Citation(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
 
 EXTERNAL = Provenance()
 SYNTHETIC = Provenance(kind=ProvenanceKind.SYNTHETIC)
+OF_HARNESS = Provenance(kind=ProvenanceKind.HARNESS)
 
 
 class ExchangeStage(StrEnum):
@@ -375,6 +378,8 @@ class ToolResult(Struct, frozen=True, kw_only=True, omit_defaults=True, tag="too
     tool_call_id: str
     content: tuple[Part, ...]
     is_error: bool = False
+    provenance: Provenance | None = None
+    """Set only on results of calls that no run of ours has carried out."""
     details: JsonObject | None = None
 
     @property

@@ -259,7 +259,12 @@ def _own_fields(body: UserMessage | AssistantMessage | ToolResult) -> dict[str, 
                 "provenance": _provenance(body.provenance) if body.provenance else None,
             }
         case ToolResult():
-            return {"tool_call_id": body.tool_call_id, "tool_name": body.tool, "is_error": body.is_error or None}
+            return {
+                "tool_call_id": body.tool_call_id,
+                "tool_name": body.tool,
+                "is_error": body.is_error or None,
+                "provenance": _provenance(body.provenance) if body.provenance else None,
+            }
 
 
 def _parts(content: Sequence[Part], *, with_images: bool) -> list[Content]:

@@ -17,6 +17,7 @@ from antiphon.domain.errors import Unavailable
 from antiphon.domain.event import Event, EventType, NewEvent
 from antiphon.domain.ids import AgentId, ApprovalId, Ids, RunId, SessionRow, StandingApprovalId
 from antiphon.domain.message import NO_USAGE, AssistantMessage, JsonObject, ToolResult, Usage, text_of
+from antiphon.domain.native_record import NativeRecord
 from antiphon.domain.person import PersonRole
 from antiphon.domain.quarantine import QuarantinedValue, ValueScope
 from antiphon.domain.release import Release
@@ -40,6 +41,14 @@ from antiphon.engine.memory.shown import AskMemory, ShownMemory, find_shown
 from antiphon.engine.rules import Rules
 from antiphon.engine.runs import lifecycle
 from antiphon.engine.runs.chains import read_chain
+from antiphon.engine.runs.foreign_turns import (
+    BeginTurn,
+    ForeignStep,
+    begin_turn,
+    find_native,
+    pass_on,
+    record_foreign_step,
+)
 from antiphon.engine.runs.names import NO_NAMES, RunNames, find_names
 from antiphon.policy.caps import PersonCaps
 from antiphon.policy.flow import admitted, is_public, may_hold
@@ -497,7 +506,7 @@ class RunContext:
         `carried` is what their arguments hold that no prompt does.
         False if the run is to be cancelled, which its worker is about to do.
         """
-        sources = self.sources(calls[0].message_seq) if any(call.is_untrusted for call in calls) else ()
+        sources = self.sources(calls[0].message_seq or None) if any(call.is_untrusted for call in calls) else ()
         command = AskApproval(
             calls=calls,
             made_of=self.made_of.join(carried),
@@ -509,6 +518,50 @@ class RunContext:
         if has_asked is None:
             raise Fenced
         return has_asked
+
+    async def find_native(self) -> NativeRecord | None:
+        """The session that an external harness keeps behind the run's incarnation."""
+        return await self._database.read(find_native, self.run)
+
+    async def begin_turn(self, command: BeginTurn) -> bool:
+        """Stores what a harness is about to be prompted with; False if it may not have what the workspace holds."""
+        is_allowed = await self._database.run(
+            begin_turn, self._fence, command, sessions=(SessionRow(self.run.session),)
+        )
+        if is_allowed is None:
+            raise Fenced
+        return is_allowed
+
+    async def record_foreign_step(self, message: AssistantMessage, results: Sequence[ToolResult]) -> None:
+        """Stores what a harness has said, and the calls that it has carried out itself, with their results."""
+        self.streamed.clear()
+        step = ForeignStep(
+            message=message,
+            results=tuple(results),
+            words=Outgoing(text=message.text, made_of=self.made_of, check=ExitCheck(rules=self._rules)),
+            voices=self._rules.voices,
+            model=self.model,
+            beside_log=self.beside_log.integrity,
+        )
+        live = self._live
+        if live is not None:
+            await live.leave(self.run.id)
+        try:
+            is_ours = await self._database.run(
+                record_foreign_step, self._fence, step, sessions=(SessionRow(self.run.session),)
+            )
+        finally:
+            if live is not None:
+                live.begin(self.run)
+        if not is_ours:
+            raise Fenced
+
+    async def pass_on(self, approval: Approval) -> bool:
+        """Notes that a harness gets the answer to its request now; False if it has it already."""
+        is_first = await self._database.run(pass_on, self._fence, approval, sessions=(SessionRow(self.run.session),))
+        if is_first is None:
+            raise Fenced
+        return is_first
 
     async def find_release(self, call: ForeseenCall) -> Release | None:
         """What an owner would be asked, so that the words of the call may go; None if nobody may release them."""

@@ -25,6 +25,7 @@ from antiphon.store import (
     checkpoints,
     deliveries,
     exchanges,
+    native_sessions,
     notes,
     quarantine,
     runner_states,
@@ -74,6 +75,7 @@ async def bury_session(tx: Transaction, session: Session) -> None:
     await quarantine.delete_of_session(tx, session.row)
     await runner_states.delete_of_session(tx, session.row)
     await calls.delete_of_session(tx, session.row)
+    await native_sessions.delete_of_session(tx, session.row)
     await log.delete_all(tx, session.row)
     await tasks.delete_all_of_session(tx, session.row)
     await follow_deleted(tx, session.row)

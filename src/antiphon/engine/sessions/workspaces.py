@@ -29,6 +29,8 @@ WORKSPACES_NAME = "workspaces"
 """The name of their directory in the home."""
 RECEIVED_NAME = "received"
 """The name of the directory, beside an agent's workspaces, of files that people sent."""
+HOMES_NAME = "homes"
+"""The name of the directory, beside an agent's workspaces, of what harnesses keep by themselves."""
 DIRECTORY_MODE = 0o700
 FILE_MODE = 0o600
 _UNFINISHED = ".new"
@@ -55,6 +57,11 @@ class Workspace(Struct, frozen=True):
     def received(self) -> "Workspace":
         """The directory of what people sent to the incarnation: from its workspace, `../received/<name>`."""
         return Workspace(self.directory, self.agent_id, f"{RECEIVED_NAME}/{self.name}")
+
+    @property
+    def harness_home(self) -> "Workspace":
+        """The directory that is the HOME of the incarnation's harness within walls."""
+        return Workspace(self.directory, self.agent_id, f"{HOMES_NAME}/{self.name}")
 
     def within(self, name: str) -> "Workspace":
         """A directory of it."""
@@ -221,8 +228,8 @@ def _listed_entry(path: str, name: str, directory: int) -> ListedEntry:
 
 
 def _of_agent(directory: Path) -> list[Path]:
-    """Directories of an agent's workspaces, and of what these received."""
-    return [*_directories(directory), *_directories(directory / RECEIVED_NAME)]
+    """Directories of an agent's workspaces, of what these received, and of what their harnesses keep."""
+    return [each for name in ("", RECEIVED_NAME, HOMES_NAME) for each in _directories(directory / name)]
 
 
 def _directories(parent: Path) -> list[Path]:
