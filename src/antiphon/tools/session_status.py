@@ -12,6 +12,7 @@ from antiphon.domain.targets import WrittenTarget, parse_target
 from antiphon.engine.access.caller import Caller
 from antiphon.engine.rules import Rules
 from antiphon.engine.views.views import Views
+from antiphon.tools.agents_list import of_harness
 from antiphon.tools.session_tool import Arguments, SessionTool
 from antiphon.wire.encoding import milliseconds
 from antiphon.wire.sessions import channel
@@ -54,6 +55,7 @@ def session_status(views: Views, rules: Rules) -> SessionTool[StatusArguments]:
             },
             "runId": view.active_run,
             "problem": "runner_missing" if view.is_runner_missing else None,
+            **({} if agent is None else of_harness(agent)),
         }
         return {name: value for name, value in answer.items() if value is not None}
 

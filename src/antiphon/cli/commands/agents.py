@@ -15,8 +15,9 @@ app = NounCommands(cls=ListingGroup, help="List agents, and forget those whose p
 
 
 def _runs(agent: JsonObject) -> str:
-    how = {"runner": f"runner {agent.get('runner')}", "acp": "harness (ACP)"}.get(str(agent["runtime"]))
-    return how or str(agent.get("model"))
+    if agent.get("runtime") == "acp":
+        return "harness (ACP), unattended" if agent.get("unattended") else "harness (ACP)"
+    return f"runner {agent['runner']}" if "runner" in agent else str(agent["model"])
 
 
 def _problem(agent: JsonObject) -> str:

@@ -24,6 +24,7 @@ from antiphon.cli.connection.connect import client_of
 from antiphon.cli.connection.gateway_file import RunningGateway, find_gateway
 from antiphon.cli.connection.home import config_of, home_of
 from antiphon.cli.homes.channels import kept_state, names_of
+from antiphon.cli.homes.harness_checks import check_harnesses
 from antiphon.cli.homes.keys import has_key, key_problem, offline_remedy, silent_providers
 from antiphon.cli.homes.server_checks import check_access
 from antiphon.cli.homes.settings import listening_error, needs_restart, restart_reason
@@ -34,6 +35,7 @@ from antiphon.config.named import dropped_defaults, ineffective_names, refuse_mi
 from antiphon.config.readiness import refusing
 from antiphon.config.sources import find_config_file
 from antiphon.configured import installed_tools, mcp_settings, open_models
+from antiphon.domain.agent import AgentRuntime
 from antiphon.domain.chat_state import NO_CHATS, ChatState
 from antiphon.domain.check_result import CheckResult, Grade
 from antiphon.domain.delivery import DeliveryStatus
@@ -100,6 +102,7 @@ def examine(home_option: Path | None, config_option: Path | None, *, is_deep: bo
         findings += _channels(config, NO_CHATS if state is None else state.chats, is_running=running is not None)
         findings += _kept_state(home, config)
         findings += _mcp_servers(home, config, frozenset() if state is None else state.reviewed)
+        findings += check_harnesses(config)
         findings += _skills(home, config, {} if state is None else state.skills)
         findings += _runners(config, {} if state is None else state.code_agents)
         findings += _sandbox(config)
@@ -427,13 +430,14 @@ def _models(home: Path, file: Path, config: Config) -> Iterator[CheckResult]:
     """Whether each agent's model has its key, and its provider answers."""
     models = open_models(home, config)
     unknown, problems = dict[str, str](), dict[str, str | None]()
-    for model in {agent.model for agent in config.agent_map().values()}:
+    agents = [agent for agent in config.agent_map().values() if agent.runtime is not AgentRuntime.ACP]
+    for model in {agent.model for agent in agents}:
         try:
             problems[model] = key_problem(models, model)
         except Invalid as error:
             unknown[model] = error.message
     problems |= silent_providers(models, [model for model, problem in problems.items() if problem is None])
-    for agent in config.agent_map().values():
+    for agent in agents:
         name = f"model of {agent.id}"
         if agent.model in unknown:
             remedy = "Set agents.defaults.model or the agent's model."

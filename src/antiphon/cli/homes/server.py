@@ -31,6 +31,7 @@ from antiphon.config.config import Config
 from antiphon.config.sections.gateway import ProcessRole
 from antiphon.config.sources import find_config_file
 from antiphon.domain.actor import OWNER
+from antiphon.domain.agent import Agent, AgentRuntime
 from antiphon.domain.message import JsonObject, JsonValue
 from antiphon.gateway.server import bind, serving
 from antiphon.home import prepare_home
@@ -219,7 +220,9 @@ def _greet_of_worker(worker: LocalWorker, *, as_json: bool) -> None:
 
 
 def _facts(app: App) -> JsonObject:
-    agents: list[JsonValue] = [{"id": agent.id, "model": agent.model} for agent in app.services.rules.agents.values()]
+    agents: list[JsonValue] = [
+        {"id": agent.id, "model": agent.model, **_of_harness(agent)} for agent in app.services.rules.agents.values()
+    ]
     return {
         "pid": os.getpid(),
         "role": app.config.gateway.role.value,
@@ -233,12 +236,24 @@ def _facts(app: App) -> JsonObject:
 def _shown_facts(app: App) -> dict[str, str | None]:
     return {
         **{
-            "Agent" if index == 0 else f"Agent {index + 1}": f"{agent.id}, model {agent.model}"
+            "Agent" if index == 0 else f"Agent {index + 1}": f"{agent.id}, {_carried_out_by(agent)}"
             for index, agent in enumerate(app.services.rules.agents.values())
         },
         "Home": str(app.home),
         "Database": None if app.config.database.url is None else _database(app),
     }
+
+
+def _of_harness(agent: Agent) -> JsonObject:
+    if agent.runtime is not AgentRuntime.ACP:
+        return {}
+    return {"runtime": agent.runtime.value, **({"unattended": True} if agent.is_unattended else {})}
+
+
+def _carried_out_by(agent: Agent) -> str:
+    if agent.runtime is not AgentRuntime.ACP:
+        return f"model {agent.model}"
+    return "a harness that may act without asking (unattended)" if agent.is_unattended else "a harness that asks"
 
 
 def _database(app: App) -> str:
@@ -248,6 +263,7 @@ def _database(app: App) -> str:
 def _show_missing_keys(app: App) -> None:
     if not app.config.gateway.role.works:
         return
-    for model in dict.fromkeys(agent.model for agent in app.services.rules.agents.values()):
+    agents = [each for each in app.services.rules.agents.values() if each.runtime is not AgentRuntime.ACP]
+    for model in dict.fromkeys(agent.model for agent in agents):
         if problem := key_problem(app.models, model):
             show(f"Model {model!r} cannot be used yet: {problem}.", "yellow")

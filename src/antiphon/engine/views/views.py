@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from msgspec import Struct
 
+from antiphon.domain.agent import Agent
 from antiphon.domain.classification import Integrity
 from antiphon.domain.errors import Denied
 from antiphon.domain.event import Event
@@ -57,8 +58,8 @@ class StatusView(Struct, frozen=True):
 class AgentsView(Struct, frozen=True):
     requester: AgentId
     allow_any: bool
-    agents: Sequence[tuple[AgentId, str | None]]
-    """The requester first, then the others under which it may spawn; the name is None for an agent not configured."""
+    agents: Sequence[tuple[AgentId, Agent | None]]
+    """The requester first, then the others under which it may spawn; None for an agent not configured."""
 
 
 class Views:
@@ -102,7 +103,7 @@ class Views:
         return AgentsView(
             requester=caller.agent_id,
             allow_any=allow_any,
-            agents=[(id, agents[id].name if id in agents else None) for id in listed],
+            agents=[(id, agents.get(id)) for id in listed],
         )
 
 

@@ -4,6 +4,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
+from antiphon.domain.agent import AgentRuntime
 from antiphon.domain.ids import AgentId
 from antiphon.domain.tokens import TokenScope
 from antiphon.gateway.operations.operation import NoParams, OperationRequest, Params, TargetKind, operation
@@ -24,21 +25,10 @@ async def list_agents(request: OperationRequest, params: NoParams) -> wire.Agent
     services = request.services
     found, missing = await services.sessions.openable_agents(request.principal), services.rules.missing_runners
     default = services.rules.default_agent
-    agents = [
-        wire.AgentShape(
-            id=agent.id,
-            name=agent.name,
-            model=agent.model,
-            is_default=agent.id == default or None,
-            runtime=agent.runtime.value,
-            runner=agent.runner,
-            problem=wire.RUNNER_MISSING if agent.id in missing else None,
-        )
-        for agent in found
-    ]
+    agents = [wire.agent(each, is_default=each.id == default, is_missing=each.id in missing) for each in found]
     if await services.code_agents.may_see(request.principal):
         agents += [
-            wire.AgentShape(id=agent.id, runtime="runner", runner=agent.runner, problem=wire.RUNNER_MISSING)
+            wire.AgentShape(id=agent.id, runtime=AgentRuntime.RUNNER, runner=agent.runner, problem=wire.RUNNER_MISSING)
             for agent in await services.code_agents.list_missing(request.principal)
         ]
     return wire.AgentList(count=len(agents), agents=agents)
