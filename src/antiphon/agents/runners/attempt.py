@@ -132,7 +132,11 @@ class TurnAttempt:
                 await self._refuse_over_limits()
         if found is not None:
             return found.result
-        result = _as_json(name, await carry_out(function))
+        try:
+            result = _as_json(name, await carry_out(function))
+        except BaseException:
+            self._identities.free(id)
+            raise
         self._check_open()
         async with self._guarded():
             data: JsonObject = {"id": id, "name": name, "result": result}

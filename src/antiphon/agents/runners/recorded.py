@@ -8,6 +8,7 @@ import hashlib
 import json
 from collections import Counter
 from collections.abc import Iterable
+from heapq import heappop, heappush
 from typing import Final, NamedTuple
 
 from msgspec import Struct
@@ -52,14 +53,30 @@ class Identities:
         self.number = number
         """Of the pass."""
         self._counts = Counter[str]()
+        self._free: dict[str, list[int]] = {}
+        self._present: dict[str, tuple[str, int]] = {}
 
     def next(self, kind: str, name: str, arguments: str, key: str | None) -> str:
         """The id of the next call or step: `kind` is `c` or `s`. The same for the same one in every attempt."""
         if key is not None:
             return self._id(kind, "k", key)
         same = f"{name}\n{arguments}"
-        self._counts[kind + same] += 1
-        return self._id(kind, "n", f"{self._counts[kind + same]}\n{same}")
+        count = self._count(kind + same)
+        id = self._id(kind, "n", f"{count}\n{same}")
+        self._present[id] = (kind + same, count)
+        return id
+
+    def free(self, id: str) -> None:
+        """Lets the next one that is equal have the id: this one failed, and is not recorded."""
+        if id in self._present:
+            same, count = self._present.pop(id)
+            heappush(self._free.setdefault(same, []), count)
+
+    def _count(self, same: str) -> int:
+        if free := self._free.get(same):
+            return heappop(free)
+        self._counts[same] += 1
+        return self._counts[same]
 
     def _id(self, kind: str, how: str, text: str) -> str:
         digest = hashlib.sha256(f"{how}\n{text}".encode()).hexdigest()[:ID_LENGTH]
