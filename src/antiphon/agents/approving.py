@@ -292,9 +292,6 @@ class Judge:
         tool = self.tool_of(call)
         if tool is None or call.is_begun or not may_call(call.part.name, self.standing, self.rules.role_tools):
             return None
-        if isinstance(tool, AlwaysAsked):
-            question = tool.question_of(read_call_arguments(call.part.arguments).values)
-            return NeedsApproval(tool.schema.name, question, by_rule=True)
         effects = self._effects_of(tool)
         is_steered = context.is_steered(call.message_seq) or refers_in_routes(call, tool)
         if is_steered and (place := await self._place_of(context, call, tool)) is not None:
@@ -310,6 +307,8 @@ class Judge:
             is_from_server=self.tools.is_from_server(tool.schema.name),
             is_untrusted=is_steered,
         )
+        if isinstance(tool, AlwaysAsked):
+            return _asked_always(decision, tool.question_of(read_call_arguments(call.part.arguments).values), tool)
         return None if isinstance(decision, Allow) else decision
 
     def _refuse_asking(self, call: OpenCall) -> ToolOutput | None:
@@ -451,6 +450,16 @@ def _needed_by(need: NeedsApproval | Deny | None, said: RuleDecision) -> NeedsAp
     if need is None:
         return NeedsApproval(f"rule:{said.rules[0]}", reason_of(said), by_rule=True)
     return replace(need, reason=f"{need.reason} {reason_of(said)}", by_rule=True)
+
+
+def _asked_always(decision: Allow | NeedsApproval | Deny, question: str, tool: Tool) -> NeedsApproval | Deny:
+    match decision:
+        case Deny():
+            return decision
+        case NeedsApproval():
+            return replace(decision, reason=f"{question} {decision.reason}", by_rule=True)
+        case Allow():
+            return NeedsApproval(tool.schema.name, question, by_rule=True)
 
 
 def caller_of(context: RunContext, call: OpenCall, release: str | None = None) -> Caller:

@@ -6,7 +6,7 @@ limit, or the loss of the run. What it waits for then never returns. Contract: o
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, Callable, Collection, Coroutine, Sequence
+from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
 from concurrent.futures import Future
 from contextlib import asynccontextmanager
 from threading import get_ident
@@ -24,11 +24,11 @@ from antiphon.agents.endings import above_ceiling, failed, spoken_by_yield, yiel
 from antiphon.agents.model import Prompt
 from antiphon.agents.prompting import MadePrompt
 from antiphon.agents.runners.forms import MessageForm, messages_of
-from antiphon.agents.runners.own_tools import Answer, OwnFunction, OwnTool, PersonAsked, carry_out
+from antiphon.agents.runners.own_tools import Answer, OwnTool, PersonAsked, carry_out, refuse_nested
 from antiphon.agents.runners.recorded import Diverged, DoneCall, DoneStep, Identities, Recorded, canonical
 from antiphon.agents.runners.turn import PlannedCall, ToolReply, TurnClosed
 from antiphon.agents.toolset import Tool
-from antiphon.domain.agent import MAX_TOOL_FAILURES, Effect
+from antiphon.domain.agent import MAX_TOOL_FAILURES
 from antiphon.domain.decided import DecidedEntry
 from antiphon.domain.errors import Invalid, TooLarge, Unavailable
 from antiphon.domain.event import EventType, NewEvent
@@ -114,14 +114,12 @@ class TurnAttempt:
         self._shown_bytes = max(self._shown_bytes, len(json.dumps(made)))
         return made
 
-    async def call_all(
-        self, calls: Sequence[PlannedCall], own: OwnFunction | None, effects: Collection[str]
-    ) -> list[ToolReply]:
+    async def call_all(self, calls: Sequence[PlannedCall], own: OwnTool | None = None) -> list[ToolReply]:
         self._check_open()
+        refuse_nested(calls[0].name)
         asked = [self._identify(call) for call in calls]
-        tool = OwnTool(calls[0].name, own, frozenset(Effect(each) for each in effects)) if own is not None else None
         async with self._lock, self._guarded():
-            return await self._carry_out_all(asked, tool)
+            return await self._carry_out_all(asked, own)
 
     async def step(self, name: str, function: Callable[[], object], key: str | None) -> JsonValue:
         self._check_open()
@@ -146,6 +144,7 @@ class TurnAttempt:
 
     async def ask(self, question: str, choices: Sequence[str], key: str | None) -> Answer:
         self._check_open()
+        refuse_nested(ASK_PERSON)
         arguments: JsonObject = {"question": question}
         if choices:
             arguments["choices"] = [*choices]

@@ -4,6 +4,7 @@ import inspect
 import json
 import logging
 from collections.abc import Awaitable, Callable, Sequence
+from contextvars import ContextVar
 from typing import cast
 
 from anyio import to_thread
@@ -15,13 +16,15 @@ from antiphon.agents.text import bounded_text
 from antiphon.agents.toolset import Foreign, ToolContext, ToolOutput, ToolRaised
 from antiphon.domain.agent import Effect
 from antiphon.domain.classification import OF_INTEGRITY, PUBLIC, Classification, Integrity
-from antiphon.domain.errors import AntiphonError
+from antiphon.domain.errors import AntiphonError, Invalid
 from antiphon.domain.message import JsonObject
 from antiphon.engine.ledger.run_log import call_name_of
 from antiphon.engine.runs.context import RunContext
 from antiphon.policy.rights import ASK_PERSON
 
 logger = logging.getLogger(__name__)
+
+_IN_OWN_FUNCTION: ContextVar[bool] = ContextVar("in_own_function", default=False)
 
 OwnFunction = Callable[[JsonObject], Awaitable[object] | object]
 """Takes the arguments as they were recorded and approved."""
@@ -43,6 +46,7 @@ class OwnTool:
         self.foreign: Foreign | None = None
 
     async def call(self, context: ToolContext, arguments: JsonObject) -> ToolOutput:
+        outside = _IN_OWN_FUNCTION.set(True)
         try:
             return ToolOutput(bounded_text(as_text(await carry_out(self._function, arguments))))
         except AntiphonError as error:
@@ -55,6 +59,15 @@ class OwnTool:
                 extra={"action": "tool_failed", "tool": self.schema.name, "run_id": run and run.run.id},
             )
             return _error_output("tool_failed", f"{type(error).__name__}: {str(error)[:2_000]}")
+        finally:
+            _IN_OWN_FUNCTION.reset(outside)
+
+
+class AskedTool(OwnTool):
+    """A function of which the program says that each call needs a yes. Implements `AlwaysAsked`."""
+
+    def question_of(self, arguments: JsonObject) -> str:
+        return "The agent's own program asks before every call of it."
 
 
 class PersonAsked:
@@ -105,6 +118,15 @@ class Answer(Struct, frozen=True, kw_only=True):
     """What they said with it."""
     choice: str | None = None
     """Of the choices, the one that the note names, whatever its case; the first where a yes names none."""
+
+
+def refuse_nested(name: str) -> None:
+    """Raises `Invalid` within a function that a call carries out: it would wait for itself."""
+    if _IN_OWN_FUNCTION.get():
+        raise Invalid(
+            f"Call is made inside another one: of {name!r}. A function of a call can make none; return first.",
+            code="nested_call",
+        )
 
 
 async def carry_out(function: Callable[..., object], *arguments: object) -> object:

@@ -13,7 +13,8 @@ from typing import Any, Protocol, TypeVar
 from msgspec import Struct
 
 from antiphon.agents.runners.forms import MessageForm
-from antiphon.agents.runners.own_tools import Answer, OwnFunction
+from antiphon.agents.runners.own_tools import Answer, AskedTool, OwnFunction, OwnTool
+from antiphon.domain.agent import Effect
 from antiphon.domain.message import JsonObject, JsonValue
 
 T = TypeVar("T")
@@ -82,9 +83,7 @@ class TurnWork(Protocol):
 
     async def messages(self, form: MessageForm) -> list[JsonObject]: ...
 
-    async def call_all(
-        self, calls: Sequence[PlannedCall], own: OwnFunction | None, effects: Collection[str]
-    ) -> list[ToolReply]: ...
+    async def call_all(self, calls: Sequence[PlannedCall], own: OwnTool | None = None) -> list[ToolReply]: ...
 
     async def step(self, name: str, function: Callable[[], object], key: str | None) -> JsonValue: ...
 
@@ -134,22 +133,26 @@ class Turn:
         key: str | None = None,
         run: OwnFunction | None = None,
         effects: Collection[str] = ("writes", "leaves"),
+        ask: bool = False,
     ) -> ToolReply:
         """Calls a tool of the session, recorded, with approvals, flow and limits; what is refused is an error reply.
 
         With `run`, a function of the program's own, it is carried out under the same record: it gets the arguments as
-        they were approved. `effects` says what it does: of `reads, writes, leaves, deletes, spends, configures`.
+        they were approved. `effects` says what it does: of `reads, writes, leaves, deletes, spends, configures`; with
+        `ask` each call of it needs a yes, whatever the rules let through.
         A call that needs a yes does not return in this attempt: the runner is called again after the decision.
 
         Calls are carried out one after the other. `key` names the call among the turn's; unless given, its name,
         arguments and count among equal ones do. Raises `Invalid` for arguments that are no JSON object.
         """
         planned = PlannedCall(name=name, arguments=arguments or {}, key=key)
-        return (await self._work.call_all([planned], run, effects))[0]
+        kind = AskedTool if ask else OwnTool
+        own = None if run is None else kind(name, run, frozenset(Effect(each) for each in effects))
+        return (await self._work.call_all([planned], own))[0]
 
     async def calls(self, calls: Sequence[PlannedCall]) -> list[ToolReply]:
         """Several calls as one step: at once if all only read, else one after the other; replies in their order."""
-        return await self._work.call_all(calls, None, ())
+        return await self._work.call_all(calls)
 
     def call_sync(
         self,
@@ -159,9 +162,10 @@ class Turn:
         key: str | None = None,
         run: OwnFunction | None = None,
         effects: Collection[str] = ("writes", "leaves"),
+        ask: bool = False,
     ) -> ToolReply:
         """`call`, for a runner that is a plain function: from its thread, never on the loop."""
-        return self._work.from_thread(self.call(name, arguments, key=key, run=run, effects=effects))
+        return self._work.from_thread(self.call(name, arguments, key=key, run=run, effects=effects, ask=ask))
 
     async def step(
         self, name: str, function: Callable[[], Awaitable[object] | object], *, key: str | None = None
