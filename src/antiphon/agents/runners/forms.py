@@ -97,6 +97,7 @@ def _parts(instructions: str, entries: Sequence[PromptEntry]) -> list[JsonObject
     messages: list[JsonObject] = []
     if instructions:
         messages.append({"role": "system", "parts": [{"type": "text", "text": instructions}]})
+    ids = _CallIds()
     for entry in entries:
         match entry:
             case PromptText(text=text):
@@ -104,17 +105,24 @@ def _parts(instructions: str, entries: Sequence[PromptEntry]) -> list[JsonObject
             case ToolResult():
                 part: JsonObject = {
                     "type": "tool_result",
-                    "id": entry.tool_call_id,
+                    "id": ids.present[entry.call_index],
                     "name": entry.tool,
                     "text": text_of(entry.content),
                     "isError": entry.is_error,
                 }
                 messages.append({"role": "tool", "parts": [part]})
-            case UserMessage() | AssistantMessage():
-                parts = cast("list[JsonValue]", [_part(part) for part in entry.content if not _is_thought(part)])
-                if parts:
-                    role = "user" if isinstance(entry, UserMessage) else "assistant"
-                    messages.append({"role": role, "parts": parts})
+            case UserMessage(content=content):
+                messages.append({"role": "user", "parts": [_part(part) for part in content]})
+            case AssistantMessage(content=content):
+                ids.begin(entry)
+                unique = iter(ids.present)
+                said = [
+                    _part(part) | ({"id": next(unique)} if isinstance(part, ToolCallPart) else {})
+                    for part in content
+                    if not isinstance(part, ThinkingPart)  # a provider's own, which no other one takes
+                ]
+                if said:
+                    messages.append({"role": "assistant", "parts": cast("list[JsonValue]", said)})
     return messages
 
 
@@ -132,11 +140,6 @@ class _CallIds:
     def _unique(self, id: str) -> str:
         self._used[id] += 1
         return id if self._used[id] == 1 else f"{id}_{self._used[id]}"
-
-
-def _is_thought(part: Part) -> bool:
-    """Thoughts are a provider's own, which no other one takes."""
-    return isinstance(part, ThinkingPart)
 
 
 def _content(content: tuple[Part, ...], made: Callable[[TextPart | ImagePart], JsonObject]) -> JsonValue:
