@@ -1,4 +1,4 @@
-"""Calls of a program's own functions that always ask, are made inside others, or steps that fail and are tried again."""
+"""Calls of own functions that always ask, calls inside calls, and steps that fail and are tried again."""
 
 from pathlib import Path
 

@@ -1,0 +1,198 @@
+"""A program with an agent of a framework, which is killed where it is told to.
+
+Run as a module, with the name of a framework, it imports everything once and then forks one process for each life, a
+line of JSON on its standard input; it answers each with a line that holds the process's exit code.
+"""
+
+import gc
+import importlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import traceback
+from collections.abc import Callable, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import anyio
+
+import antiphon
+from antiphon import AssistantMessage
+from antiphon.building import Parts
+from tests.runners.asking import asked
+from tests.waiting import PROCESS_SECONDS
+
+ANSWER = "All done."
+Own = Callable[..., str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Life:
+    """What one process does, and when it dies."""
+
+    home: str
+    base_url: str
+    """Of the model."""
+    dies: str | None = None
+    """Where: `begins NAME` or `did NAME` within a function, `unit NAME COUNT` after a commit, `before NUMBER` or
+    `after NUMBER` at one, or `parked`."""
+
+    @property
+    def effects(self) -> Path:
+        """The file of what was done outside."""
+        return Path(f"{self.home}.effects")
+
+    @property
+    def ended(self) -> Path:
+        """The file of what a life saw that was not killed."""
+        return Path(f"{self.home}.ended")
+
+
+def runner_of(framework: str, base_url: str, note: Own, refund: Own) -> Callable[[antiphon.Turn], Any]:
+    """An agent of the framework with two functions, of which `refund` needs a yes."""
+    if framework == "pydantic_ai":
+        from pydantic_ai import Agent
+        from pydantic_ai.models.openai import OpenAIChatModel
+        from pydantic_ai.providers.openai import OpenAIProvider
+
+        from antiphon.runners.pydantic_ai import PydanticAI
+
+        model = OpenAIChatModel("fake", provider=OpenAIProvider(base_url=base_url, api_key="k"))
+        agent = Agent(model, instructions="Be kind.")
+        agent.tool_plain(note)
+        agent.tool_plain(requires_approval=True)(refund)
+        return PydanticAI(agent)
+    import agents
+    from openai import AsyncOpenAI
+
+    from antiphon.runners.openai_agents import OpenAIAgents
+
+    chat = agents.OpenAIChatCompletionsModel("fake", openai_client=AsyncOpenAI(base_url=base_url, api_key="k"))
+    tools: list[agents.Tool] = [agents.function_tool(note), agents.function_tool(refund, needs_approval=True)]
+    return OpenAIAgents(agents.Agent("support", instructions="Be kind.", model=chat, tools=tools))
+
+
+class Program:
+    """One life."""
+
+    def __init__(self, framework: str, life: Life) -> None:
+        self._framework, self._life = framework, life
+        self._units: list[str] = []
+
+    def _die_at(self, point: str) -> None:
+        if self._life.dies == point:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    def _do(self, name: str, what: str) -> str:
+        self._die_at(f"begins {name}")
+        with self._life.effects.open("a") as file:
+            file.write(f"{name} {what}\n")
+        self._die_at(f"did {name}")
+        return f"{name} done: {what}"
+
+    def _on_commit(self, number: int, moment: str, units: Sequence[str]) -> None:
+        self._die_at(f"{moment} {number}")
+        if moment == "after":
+            for unit in units:
+                self._units.append(unit)
+                self._die_at(f"unit {unit} {self._units.count(unit)}")
+
+    def _home(self) -> AbstractAsyncContextManager[antiphon.Antiphon]:
+        def note(text: str) -> str:
+            """Notes something."""
+            return self._do("note", text)
+
+        def refund(order: int) -> str:
+            """Refunds an order."""
+            return self._do("refund", str(order))
+
+        agent = antiphon.Agent("main", runner=runner_of(self._framework, self._life.base_url, note, refund))
+        return antiphon.open(self._life.home, agents=[agent], parts=Parts(commit_hook=self._on_commit))
+
+    async def open(self) -> None:
+        async with self._home() as app:
+            await app.sessions.open("one")
+
+    async def run(self) -> None:
+        async with self._home() as app:
+            session = await app.sessions.open("one")
+            run = await session.post("refund 7", message_id="m1")
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(self._decide, app, session)
+                ended = await run.wait(PROCESS_SECONDS)
+                tasks.cancel_scope.cancel()
+            said = [
+                event.message.text
+                async for event in session.events()
+                if isinstance(event.message, AssistantMessage) and event.message.text
+            ]
+            self._life.ended.write_text(
+                json.dumps({"status": ended.status, "reply": ended.reply, "said": said, "units": self._units})
+            )
+
+    async def _decide(self, app: antiphon.Antiphon, session: antiphon.SessionHandle) -> None:
+        approval = await asked(app, session)
+        self._die_at("parked")
+        await app.approvals.decide(approval.id, "once")
+
+
+class Lives:
+    """Has processes live, from the testing side."""
+
+    def __init__(self, framework: str) -> None:
+        self._server = subprocess.Popen(
+            [sys.executable, "-m", "tests.runners.framework_lives", framework],
+            cwd=Path(__file__).parents[2],
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+
+    def live(self, life: Life) -> int:
+        """The exit code of a new process; negative for the signal that killed it."""
+        assert self._server.stdin is not None and self._server.stdout is not None
+        self._server.stdin.write(json.dumps(asdict(life)) + "\n")
+        self._server.stdin.flush()
+        return int(self._server.stdout.readline())
+
+    def close(self) -> None:
+        assert self._server.stdin is not None and self._server.stdout is not None
+        self._server.stdin.close()
+        self._server.wait(PROCESS_SECONDS)
+        self._server.stdout.close()
+
+
+def serve(framework: str) -> None:
+    """Forks a process for each life."""
+    for name in ("antiphon.embedded.system", "antiphon.store.sqlite", f"antiphon.runners.{framework}"):
+        importlib.import_module(name)
+    with TemporaryDirectory() as directory:
+        # Loads what is loaded lazily, so that each life begins at once.
+        anyio.run(Program(framework, Life(home=f"{directory}/home", base_url="http://127.0.0.1:1/v1")).open)
+    gc.freeze()
+    for line in sys.stdin:
+        process = os.fork()
+        if process == 0:
+            code = 1
+            try:
+                os.close(1)
+                os.open(os.devnull, os.O_WRONLY)
+                signal.alarm(round(PROCESS_SECONDS))  # one that neither ends nor dies; its exit code tells
+                anyio.run(Program(framework, Life(**json.loads(line))).run)
+                code = 0
+            except BaseException:
+                traceback.print_exc()
+            finally:
+                os._exit(code)
+        _, status = os.waitpid(process, 0)
+        print(os.waitstatus_to_exitcode(status), flush=True)
+
+
+if __name__ == "__main__":
+    serve(sys.argv[1])
