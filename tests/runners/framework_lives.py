@@ -27,6 +27,7 @@ from antiphon.building import Parts
 from tests.runners.asking import asked
 from tests.waiting import PROCESS_SECONDS
 
+FRAMEWORKS = ("pydantic_ai", "openai_agents")
 ANSWER = "All done."
 Own = Callable[..., str]
 

@@ -71,3 +71,25 @@ async def test_a_step_that_is_tried_again_is_known_as_the_same_in_a_later_attemp
         await app.approvals.decide(approval.id, "once")
         assert (await run.wait(SECONDS)).reply == "2"
     assert done == [2]
+
+
+async def test_a_call_that_was_allowed_while_the_session_spoke_of_other_things_is_carried_out_then(home: Path) -> None:
+    steps: list[str] = []
+
+    async def answer(turn: Turn) -> str:
+        said = await turn.step("think", lambda: steps.append(turn.text) or turn.text)
+        return "" if said != "refund it" else await _refunds(turn)
+
+    async def answers(turn: Turn) -> str:
+        return await answer(turn) or "ok"
+
+    async with antiphon.open(home, agents=[antiphon.Agent("main", runner=answers)]) as app:
+        session = await app.sessions.open("one")
+        first = await session.post("refund it")
+        approval = await asked(app, session)
+        assert (await (await session.post("hello")).wait(SECONDS)).reply == "ok"
+        await app.approvals.decide(approval.id, "once")
+        continued = (await first.wait(SECONDS)).continued_by
+        assert continued is not None
+        assert (await app.run(continued).wait(SECONDS)).reply == "refunded 7"
+    assert steps == ["refund it", "hello"]

@@ -10,9 +10,7 @@ from typing import Any
 import pytest
 
 from antiphon.testing import Call, FakeRequest, Reply, run_fake_provider
-from tests.runners.framework_lives import ANSWER, Life, Lives
-
-FRAMEWORKS = ("pydantic_ai", "openai_agents")
+from tests.runners.framework_lives import ANSWER, FRAMEWORKS, Life, Lives
 
 
 def stage(request: FakeRequest) -> int:

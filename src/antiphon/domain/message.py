@@ -135,6 +135,8 @@ class Citation(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
 EXTERNAL = Provenance()
 SYNTHETIC = Provenance(kind=ProvenanceKind.SYNTHETIC)
 OF_HARNESS = Provenance(kind=ProvenanceKind.HARNESS)
+OF_DECISIONS = Provenance(kind=ProvenanceKind.SYNTHETIC, source_tool="approvals")
+"""Of the message that tells a parked run how its calls were decided."""
 
 
 class ExchangeStage(StrEnum):

@@ -15,7 +15,15 @@ from msgspec import Struct
 
 from antiphon.domain.errors import AntiphonError
 from antiphon.domain.event import Event, EventType
-from antiphon.domain.message import AssistantMessage, JsonObject, JsonValue, ToolCallPart, ToolResult, UserMessage
+from antiphon.domain.message import (
+    OF_DECISIONS,
+    AssistantMessage,
+    JsonObject,
+    JsonValue,
+    ToolCallPart,
+    ToolResult,
+    UserMessage,
+)
 
 ID_LENGTH: Final = 24
 """Characters of a hash; ids of calls must be short, because providers get them."""
@@ -88,7 +96,7 @@ class Recorded:
 
     def __init__(self, events: Iterable[Event] = ()) -> None:
         self.inputs = 0
-        """How many messages the chain answers."""
+        """How many messages the chain answers; that calls were decided is none, since the same calls go on."""
         self.calls: dict[str, DoneCall] = {}
         self.steps: dict[str, DoneStep] = {}
         self.has_compacted = False
@@ -98,8 +106,8 @@ class Recorded:
 
     def add(self, event: Event) -> None:
         match event.message:
-            case UserMessage():
-                self.inputs += 1
+            case UserMessage(provenance=provenance):
+                self.inputs += provenance != OF_DECISIONS
             case AssistantMessage(provenance=None) as message:
                 for index, part in enumerate(message.calls):
                     self.begin(DoneCall(message_seq=event.seq, index=index, part=part))

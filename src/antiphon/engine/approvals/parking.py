@@ -13,7 +13,7 @@ from antiphon.domain.classification import Classification, Integrity
 from antiphon.domain.event import Event, EventType, NewEvent
 from antiphon.domain.ids import MessageId, RunId
 from antiphon.domain.message import (
-    SYNTHETIC,
+    OF_DECISIONS,
     AssistantMessage,
     ThinkingPart,
     ToolCallPart,
@@ -158,7 +158,7 @@ def _notice(run_id: RunId, approval: Approval, taint: Classification, at_ms: int
     message = UserMessage(
         message_id=MessageId(derived_id("msg", at_ms, run_id, "decided")),
         content=text_content(decided_text(approval)),
-        provenance=replace(SYNTHETIC, source_tool="approvals"),
+        provenance=OF_DECISIONS,
     )
     actor = str(approval.decided_by or SYSTEM)
     made_of = taint.with_integrity(Integrity.TRUSTED)  # the words are ours
