@@ -137,7 +137,7 @@ class TurnAttempt:
             raise
         self._check_open()
         async with self._guarded():
-            data: JsonObject = {"id": id, "name": name, "result": result}
+            data: JsonObject = {"id": id, "name": str(name), "result": result}
             await self._context.record([self._event(EventType.STEP_FINISHED, data)])
             self._basis.recorded.steps[id] = DoneStep(name, result)
         return result
@@ -165,7 +165,7 @@ class TurnAttempt:
                 code="state_too_large",
             )
         async with self._guarded():
-            await self._context.save_state(text)
+            await self._context.save_state(str(text))
 
     async def note_usage(self, model: str, tokens: tuple[int, int, int], cost: float | None) -> None:
         self._check_open()
@@ -175,9 +175,9 @@ class TurnAttempt:
         money = None if cost is None else round(cost * 1_000_000)
         usage = Usage(read, written, cached, cost_microusd=money, steps=1)
         self._has_reported = True
-        self._context.model = UsedModel(name=model)
+        self._context.model = UsedModel(name=str(model))
         async with self._guarded():
-            await self._context.record([self._event(EventType.USAGE_REPORTED, {"model": model}, usage)])
+            await self._context.record([self._event(EventType.USAGE_REPORTED, {"model": str(model)}, usage)])
             await self._refuse_over_limits()
 
     async def compact(self, summarise: Callable[[list[JsonObject]], object]) -> bool:
@@ -200,6 +200,7 @@ class TurnAttempt:
         self._check_open()
         if not isinstance(text, str):  # pyright: ignore[reportUnnecessaryIsInstance] - the program of somebody else
             raise Invalid(f"Runner gave a piece that is no text: {type(text).__name__}.", code="runner_answer")
+        text = str(text)
         self._loop.call_soon_threadsafe(self._show, text) if get_ident() != self._thread else self._show(text)
 
     def _show(self, text: str) -> None:
@@ -208,6 +209,12 @@ class TurnAttempt:
             self._context.emit(text)
 
     def from_thread(self, work: Coroutine[Any, Any, T]) -> T:
+        if get_ident() == self._thread:
+            work.close()
+            raise Invalid(
+                "Call waits for the loop on the loop. Await the method that has no `_sync`, or use a plain function.",
+                code="blocks_loop",
+            )
         future = asyncio.run_coroutine_threadsafe(work, self._loop)
         self._from_threads.add(future)
         try:
@@ -311,7 +318,7 @@ class TurnAttempt:
     async def _record(self, new: Sequence[_IdentifiedCall]) -> None:
         """Stores the calls as one step, before any of them begins."""
         await self._refuse_over_limits(calls=len(new))
-        parts = tuple(ToolCallPart(call_id=each.id, name=each.call.name, arguments=each.arguments) for each in new)
+        parts = tuple(ToolCallPart(call_id=each.id, name=str(each.call.name), arguments=each.arguments) for each in new)
         seq = await self._context.record_step(self._message(parts))
         for index, part in enumerate(parts):
             self._basis.recorded.begin(DoneCall(message_seq=seq, index=index, part=part))

@@ -63,10 +63,10 @@ def _call_plain(function: Runner, turn: Turn) -> object:
 def _piece(piece: object) -> str:
     if not isinstance(piece, str):
         raise Invalid(f"Runner yielded a piece that is no text: {type(piece).__name__}.", code="runner_answer")
-    return piece
+    return str(piece)
 
 
 def _text(value: object) -> str | None:
     if value is not None and not isinstance(value, str):
         raise Invalid(f"Runner answered something that is no text: {type(value).__name__}.", code="runner_answer")
-    return value
+    return value if value is None else str(value)  # frameworks have texts of their own kinds, which nothing stores

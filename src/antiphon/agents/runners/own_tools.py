@@ -138,7 +138,7 @@ async def carry_out(function: Callable[..., object], *arguments: object) -> obje
 
 
 def as_text(value: object) -> str:
-    return value if isinstance(value, str) else json.dumps(to_jsonable_python(value), ensure_ascii=False)
+    return str(value) if isinstance(value, str) else json.dumps(to_jsonable_python(value), ensure_ascii=False)
 
 
 def _error_output(code: str, message: str) -> ToolOutput:

@@ -165,7 +165,7 @@ class Turn:
         ask: bool = False,
     ) -> ToolReply:
         """`call`, for a runner that is a plain function: from its thread, never on the loop."""
-        return self._work.from_thread(self.call(name, arguments, key=key, run=run, effects=effects, ask=ask))
+        return self.from_thread(self.call(name, arguments, key=key, run=run, effects=effects, ask=ask))
 
     async def step(
         self, name: str, function: Callable[[], Awaitable[object] | object], *, key: str | None = None
@@ -179,7 +179,14 @@ class Turn:
 
     def step_sync(self, name: str, function: Callable[[], object], *, key: str | None = None) -> JsonValue:
         """`step`, from the thread of a plain function."""
-        return self._work.from_thread(self.step(name, function, key=key))
+        return self.from_thread(self.step(name, function, key=key))
+
+    def from_thread(self, work: Coroutine[Any, Any, T]) -> T:
+        """What a method of the turn returns, for a plain function: `turn.from_thread(turn.messages())`.
+
+        Never on the loop, which would wait for itself: there it raises `Invalid` (`blocks_loop`).
+        """
+        return self._work.from_thread(work)
 
     async def ask(self, question: str, *, choices: Sequence[str] = (), key: str | None = None) -> Answer:
         """Asks a person for something that is no call: else it is an approval. It returns in a later attempt."""
