@@ -353,7 +353,8 @@ class HarnessRun:
 
     def _asked_for(self, request: PermissionRequest) -> AskedCall | None:
         is_untrusted = bool(self._context.steering())
-        return asked_by_harness(self._context.agent, request.tool_call, is_untrusted=is_untrusted)
+        call = self._turn.recorder.told_of(request.call_id) | request.tool_call
+        return asked_by_harness(self._context.agent, call, is_untrusted=is_untrusted)
 
     async def _asked(self, request: PermissionRequest) -> RunEnding | AwaitsApproval | None:
         """Gives the stored answer to the same request once, and asks about any other. Contract: approvals 1 to 3."""

@@ -96,6 +96,14 @@ class Recorder:
         elif len(self._calls) < MAX_CALLS:
             self._calls[call.id] = call
 
+    def told_of(self, call_id: str) -> JsonObject:
+        """What the harness told of a call that is not over: a request for permission may leave it out."""
+        call = self._calls.get(call_id)
+        if call is None:
+            return {}
+        told: JsonObject = {"title": call.title, "kind": call.kind, "rawInput": call.input, "paths": [*call.paths]}
+        return {name: value for name, value in told.items() if value}
+
     async def store(self, context: RunContext, calls: Sequence[CalledTool] = ()) -> None:
         """Stores what is there as a step; nothing if there is nothing."""
         if not self._text and not calls:
