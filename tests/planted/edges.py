@@ -33,7 +33,7 @@ BUGS = (
     ),
     Bug(
         "the tools of an outside agent send the token to who has the address of a gateway that ended",
-        "cli/commands/mcp_server.py",
+        "cli/connection/remote.py",
         "if event == CONNECTED and address.must_prove:",
         "if event == CONNECTED and False:",
         "attacks/test_files.py::test_a_program_that_takes_the_address_of_an_ended_gateway_gets_nothing_of_an_outside_agents_tools",

@@ -1,9 +1,11 @@
 """An agent's runs are carried out by a function of the program. Contract: others 1."""
 
 import asyncio
+import sqlite3
 import sys
 import threading
 from collections.abc import AsyncGenerator, Callable, Generator
+from contextlib import closing
 from pathlib import Path
 from typing import Any, cast
 
@@ -242,9 +244,11 @@ class TestLaterAttempts:
         async def linger(turn: antiphon.Turn) -> None:
             await is_over.wait()
             try:
-                await turn.call("sessions_list")
+                turn.say("more")
             except antiphon.TurnClosed as error:
                 outcome.set_result(str(error))
+            else:
+                outcome.set_result("said more")
 
         tasks: list[asyncio.Task[None]] = []
 
@@ -288,6 +292,18 @@ class TestState:
             assert _told(await (await copy.post("go")).wait()) == "3"
             await session.reset()
             assert _told(await (await session.post("go")).wait()) == "0"
+
+    async def test_a_reset_leaves_nothing_of_a_state(self, home: Path) -> None:
+        async def answer(turn: antiphon.Turn) -> str:
+            await turn.save("kept")
+            return "done"
+
+        async with antiphon.open(home, agents=[antiphon.Agent("support", runner=answer)]) as app:
+            session = await app.sessions.open("chat", agent_id="support")
+            await (await session.post("go")).wait()
+            await session.reset()
+        with closing(sqlite3.connect(home / "antiphon.db")) as connection:
+            assert connection.execute("SELECT COUNT(*) FROM runner_states").fetchone() == (0,)
 
     async def test_what_is_too_large_or_no_json_is_refused_before_it_costs_anything(self, home: Path) -> None:
         refused: list[str] = []
