@@ -32,6 +32,11 @@ VIOLATIONS = {
         "cli/homes/server.py",
         "from antiphon.channels.telegram.settings import NAME as TELEGRAM",
     ),
+    "Runners of frameworks know of Antiphon the turn alone": (
+        "runners/openai_session.py",
+        "from antiphon.engine.work.health import Health",
+    ),
+    "Only its runner imports a framework": ("agents/runners/forms.py", "from agents import Agent as Framework"),
     "Only backends.py names a backend": ("engine/work/health.py", "from antiphon.store.sqlite import SqliteDatabase"),
 }
 """By contract: the file that gets the import, and the import."""

@@ -14,7 +14,9 @@ KEPT = {
     "channels/telegram/test_kill.py",  # ends it in the next line
     "channels/telegram/dying_gateway.py",  # servers that fork the programs of many tests; they end with their input
     "cli/preloaded.py",
+    "acp/rude_harness.py",  # leaves children on purpose; the test ends their group
     "flows/kill_target.py",
+    "runners/framework_lives.py",  # a server that forks; it ends with its input
     "planted/planting.py",  # has a time of its own
 }
 """Where programs are begun that may outlive a block."""

@@ -68,8 +68,10 @@ SILENT = {
     ("channels/intake.py", "take"): "the loop's next statement says it; a bug has lines of its own",
     ("channels/account_loop.py", "_until_it_works"): "the trouble is noted, and logged once when it begins and ends",
     ("channels/discord/gateway.py", "_follow"): "the account's loop is handed the error",
-    ("engine/chats/accounts.py", "_renew"): "every other statement of the process fails with it, and says so",
-    ("engine/chats/accounts.py", "hold"): "every other statement of the process fails with it, and says so",
+    (
+        "channels/account_loop.py",
+        "_fetch",
+    ): "what cannot be tried again is raised; the rest is the account's trouble",
     ("channels/account_loop.py", "store_name"): "every other statement of the process fails with it, and says so",
     ("engine/chats/held.py", "serve"): "every other statement of the process fails with it, and says so",
     ("engine/work/health.py", "run"): "the store says itself what it cannot do; a bug has a line of its own",

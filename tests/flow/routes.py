@@ -512,6 +512,10 @@ ROUTES = (
             "event agents/loop.py::_left_out",
             "event engine/runs/context.py::save_state",
             "event agents/runners/attempt.py::_event",
+            "event acp/recorder.py::_event",
+            "event acp/harness_run.py::_event",
+            "event engine/runs/foreign_turns.py::record_foreign_step",
+            "event engine/runs/foreign_turns.py::_result_event",
             "event engine/runs/lifecycle.py::_start",
             "event engine/runs/ends.py::_end",
             "event engine/runs/ends.py::_step",
@@ -677,6 +681,7 @@ ROUTES = (
             f"command line {name}"
             for name in (
                 *(
+                    "acp",
                     "approvals",
                     "audit",
                     "chat",

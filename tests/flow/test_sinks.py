@@ -48,6 +48,7 @@ ASKED = {
         "engine/schedules/firing.py::may_leave": "the results of a task",
         "policy/exit.py::decide_provider": "a prompt",
         "policy/exit.py::decide_runner": "what a runner or harness is given",
+        "acp/harness_run.py::_refuse": "what a harness is given",
     },
     "decide_provider": {
         "agents/introspection.py::look_back": "the prompt of a checkpoint",
@@ -60,6 +61,7 @@ ASKED = {
         "agents/introspection.py::look_back": "the prompt of a checkpoint",
         "agents/loop.py::run": "all that the session of a run holds",
         "agents/runners/runner_loop.py::run": "the same, of a runner's",
+        "acp/harness_run.py::_refuse": "the same, of a harness's",
         "agents/runners/runner_loop.py::_take_state": "what a runner kept",
         "agents/runners/attempt.py::_end_call": "all that the session holds after a call of a runner",
         "engine/sessions/resets.py::_base_of_next": "what a session holds after a reset",

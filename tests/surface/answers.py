@@ -24,11 +24,13 @@ from antiphon.cli.connection.local_gateway import run_gateway
 from antiphon.cli.demo.home import demo_home
 from antiphon.cli.demo.story import CURATOR, HOST, LEFT, PAYROLL
 from antiphon.cli.main import app
+from antiphon.domain.ids import AgentId
 from antiphon.domain.inbound import ChangeKind, ChatChange, Inbound, Sender
 from antiphon.domain.keys import ChatType
 from antiphon.domain.session import DeliveryContext
 from antiphon.engine.chats.reception import Reception
 from antiphon.gateway.server import bind
+from antiphon.store import code_agents
 from antiphon.version import VERSION
 from tests.cli.program import environment
 
@@ -163,6 +165,7 @@ def _home_of_the_demo() -> Generator[Path]:
             for key in (HOST, CURATOR, PAYROLL, COOK):
                 client.post("/sessions", {"key": key})
         portal.call(_knock, gateway.app.inside.reception)
+        portal.call(gateway.app.database.run, code_agents.put, {AgentId("shop"): "shop.agents:answer"})
         yield home
 
 
@@ -263,6 +266,8 @@ def _changes(record: Recorder) -> None:
     record.both("sessions delete", CURATOR, "--yes")
     record.both("compartments add", "finance")
     record.both("compartments list")
+    record.both("agents list")
+    record.both("agents forget", "shop")
     record.both("tools list")
     record.both("tools review", "--yes")
     record.both("tools withdraw", "files")

@@ -40,7 +40,7 @@ from pydantic_core import to_json, to_jsonable_python
 
 from antiphon.agents.runners.turn import Turn
 from antiphon.domain.errors import Invalid
-from antiphon.runners.openai_session import TurnSession, digest_of
+from antiphon.runners.openai_session import LoggedSession, digest_of
 
 EFFECTS: Final = ("writes", "leaves")
 """What a function tool does of which no other effects are named."""
@@ -70,7 +70,7 @@ class OpenAIAgents:
         self.effects = effects or {}
 
     async def __call__(self, turn: Turn) -> str:
-        session, context = TurnSession(turn), self._context(turn)
+        session, context = LoggedSession(turn), self._context(turn)
         recording = _Recording(self, turn, session)
         agent = await recording.agent(self._agent, context)
         config = replace(self.config, model=None)  # each agent has its model already
@@ -92,7 +92,7 @@ class OpenAIAgents:
 class _Recording:
     """Makes agents do what they do by a turn."""
 
-    def __init__(self, runner: OpenAIAgents, turn: Turn, session: TurnSession) -> None:
+    def __init__(self, runner: OpenAIAgents, turn: Turn, session: LoggedSession) -> None:
         self._runner, self.turn, self._session = runner, turn, session
         self.streams = runner.streams
         self.steps = 0

@@ -12,7 +12,7 @@ from pydantic_core import to_json
 from antiphon.agents.runners.turn import Turn
 
 
-class TurnSession:
+class LoggedSession:
     """The conversation as a `Session` of the SDK: what it adds stays in the turn, as the log has it anyway.
 
     What `pop_item` and `clear_session` take away is hidden from later turns; the log keeps it.

@@ -81,8 +81,8 @@ class TurnDurability(BaseDurabilityCapability[Any]):
     def in_durable_context(self) -> bool:
         return True
 
-    def get_durable_operation_backend(self) -> "_Steps":
-        return _Steps(self._turn, self.name)
+    def get_durable_operation_backend(self) -> "_TurnSteps":
+        return _TurnSteps(self._turn, self.name)
 
     def get_wrapper_toolset(self, toolset: AbstractToolset[Any]) -> AbstractToolset[Any]:
         return _RecordedTools(super().get_wrapper_toolset(toolset) or toolset, self._turn)
@@ -110,7 +110,7 @@ class TurnDurability(BaseDurabilityCapability[Any]):
                     pass
 
 
-class _Steps(JournalCallableOperationBackend[None]):
+class _TurnSteps(JournalCallableOperationBackend[None]):
     """Keeps what operations return."""
 
     def __init__(self, turn: Turn, name: str) -> None:

@@ -60,6 +60,7 @@ PAST = {
     *("events.created_at", "runs.created_at", "runs.ended_at", "tokens.used_at", "processes.started_at"),
     *("exchanges.created_at", "exchanges.ended_at", "deliveries.ended_at", "spawns.created_at"),
     *("reports.created_at", "reports.ended_at", "people.created_at", "identities.created_at"),
+    "identities.seen_at",
     *("arrivals.arrived_at", "groups_of_channels.created_at", "groups_of_channels.decided_at"),
     *("pairings.decided_at", "routes.changed_at", "checkpoints.started_at"),
     *("approvals.decided_at", "standing_approvals.created_at", "compartments.created_at"),
