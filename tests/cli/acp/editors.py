@@ -27,10 +27,13 @@ from acp.schema import (
 )
 
 from tests.cli.preloaded import preloaded_command
-from tests.cli.program import COMMAND, NO_VARIABLES, environment
+from tests.cli.program import COMMAND, NO_VARIABLES, antiphon_json, environment
+from tests.directives import to_call
 from tests.waiting import PROCESS_SECONDS
 
 CWD = "/work/shop"
+CONFIG = '[tools.run_command]\nmode = "host"\n'
+COMMAND_CALL = to_call("run_command", command="echo bought")
 LIMIT = 64 * 1024 * 1024
 T = TypeVar("T")
 
@@ -244,3 +247,33 @@ class RawEditor:
             message = await self.read()
             if message.get("id") == self._next and "method" not in message:
                 return message
+
+
+def messages(home: Path, key: str) -> list[str]:
+    """The texts of the session's log."""
+    page = antiphon_json("sessions", "history", key, home=home)
+    return ["".join(part.get("text", "") for part in each["content"]) for each in page["messages"]]
+
+
+async def until_running(home: Path, session: str) -> None:
+    with anyio.fail_after(PROCESS_SECONDS):
+        while not is_running(home, session):
+            await anyio.sleep(0.05)
+
+
+def is_running(home: Path, session: str) -> bool:
+    return antiphon_json("sessions", "show", session, home=home)["status"] == "running"
+
+
+def token_of(home: Path, name: str, *more: str) -> str:
+    """A token of a new person, who may use the agent."""
+    person = antiphon_json("people", "invite", "--name", name, "--agent", "main", *more, home=home)["person"]
+    return antiphon_json("tokens", "create", "--person", person["personId"], "--name", f"{name}'s editor", home=home)[
+        "token"
+    ]
+
+
+def resident(pid: int) -> float:
+    """MiB of the process."""
+    lines = Path(f"/proc/{pid}/status").read_text("ascii").splitlines()
+    return next(int(line.split()[1]) / 1024 for line in lines if line.startswith("VmRSS"))

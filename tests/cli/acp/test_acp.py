@@ -1,13 +1,8 @@
 """Sessions in an editor: the client library of the protocol against the real program and a real gateway."""
 
-import json
-import signal
-from collections.abc import Generator
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-import anyio
 import pytest
 from acp.exceptions import RequestError
 from acp.schema import (
@@ -25,32 +20,13 @@ from acp.schema import (
 )
 
 from tests.claims import requirement
-from tests.cli.acp.editors import CWD, RawEditor, begun, editing
-from tests.cli.program import antiphon, antiphon_json, serving
+from tests.cli.acp.editors import CWD, editing, is_running, messages, token_of, until_running
+from tests.cli.program import SOURCES, antiphon, antiphon_json
 from tests.directives import to_call, to_spawn
-from tests.waiting import PROCESS_SECONDS
 
 pytestmark = [pytest.mark.anyio, requirement("others:2", "cli:1")]
 
-CONFIG = '[tools.run_command]\nmode = "host"\n'
 PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
-COMMAND_CALL = to_call("run_command", command="echo bought")
-
-
-@pytest.fixture(scope="module")
-def home(tmp_path_factory: pytest.TempPathFactory) -> Generator[Path]:
-    """A home with a gateway."""
-    home = tmp_path_factory.mktemp("editors")
-    home.chmod(0o700)
-    (home / "antiphon.toml").write_text(CONFIG, "utf-8")
-    with serving(home):
-        yield home
-
-
-def messages(home: Path, key: str) -> list[str]:
-    """The texts of the session's log."""
-    page = antiphon_json("sessions", "history", key, home=home)
-    return ["".join(part.get("text", "") for part in each["content"]) for each in page["messages"]]
 
 
 async def test_it_says_truly_what_it_can_do(home: Path) -> None:
@@ -180,16 +156,6 @@ async def test_cancelling_ends_the_work_and_the_prompt(home: Path) -> None:
     assert not is_running(home, session)
 
 
-async def until_running(home: Path, session: str) -> None:
-    with anyio.fail_after(PROCESS_SECONDS):
-        while not is_running(home, session):
-            await anyio.sleep(0.05)
-
-
-def is_running(home: Path, session: str) -> bool:
-    return antiphon_json("sessions", "show", session, home=home)["status"] == "running"
-
-
 async def test_a_second_prompt_waits_for_its_turn_and_both_are_answered(home: Path) -> None:
     async with editing(home=home) as editor:
         session = await editor.open()
@@ -200,101 +166,6 @@ async def test_a_second_prompt_waits_for_its_turn_and_both_are_answered(home: Pa
         assert "second" in editor.text
     log = messages(home, session)
     assert log.count("!say second") == 1
-
-
-async def test_a_call_that_waits_for_a_yes_asks_in_the_editor(home: Path) -> None:
-    async with editing(home=home) as editor:
-        session = await editor.open()
-        for number, kind, result in ((1, "allow_once", "bought"), (2, "reject_once", "approval_denied")):
-            editor.begin(session, COMMAND_CALL)
-            dialog = await editor.dialog(number)
-            assert [(each.kind, each.name) for each in dialog.options] == [
-                ("allow_once", "Approve once"),
-                ("reject_once", "Deny"),
-            ]
-            assert 'run_command {"command":"echo bought"}' in dialog.words
-            assert "It may delete something." in dialog.words
-            assert dialog.call.tool_call_id == editor.calls()[-1].tool_call_id
-            dialog.choose(kind)
-            await editor.until(lambda number=number: len(editor.stops) == number)
-            assert result in editor.text.splitlines()[-1]
-        assert editor.stops == ["end_turn", "end_turn"]
-    decided = antiphon_json("approvals", "list", "--session", session, "--all", home=home)["approvals"]
-    assert [each["calls"][0]["decision"] for each in decided] == ["deny", "once"]
-
-
-async def test_a_call_that_is_decided_elsewhere_takes_its_dialog_back(home: Path) -> None:
-    async with editing(home=home) as editor:
-        session = await editor.open()
-        editor.begin(session, COMMAND_CALL)
-        dialog = await editor.dialog()
-        (asked,) = antiphon_json("approvals", "list", "--session", session, home=home)["approvals"]
-        antiphon("approvals", "approve", asked["approvalId"], home=home)
-        await editor.until(lambda: editor.taken_back)
-        assert editor.taken_back == [editor.asked[dialog.call.tool_call_id]]
-        await editor.until(lambda: "bought" in editor.text)
-        dialog.choose("reject_once")  # too late
-    (decided,) = antiphon_json("approvals", "list", "--session", session, "--all", home=home)["approvals"]
-    assert decided["calls"][0]["decision"] == "once"
-
-
-async def test_a_call_that_still_waits_is_asked_again_after_loading(home: Path) -> None:
-    async with editing(home=home) as editor:
-        session = await editor.open()
-        editor.begin(session, COMMAND_CALL)
-        await editor.dialog()
-        editor.process.kill()
-        await editor.process.wait()
-    async with editing(home=home) as editor:
-        await editor.load(session)
-        dialog = await editor.dialog()
-        assert dialog.call.tool_call_id == editor.calls()[-1].tool_call_id
-        dialog.choose("allow_once")
-        await editor.until(lambda: "bought" in editor.text)
-
-
-async def test_a_dialog_that_is_dismissed_leaves_the_request_open(home: Path) -> None:
-    async with editing(home=home) as editor:
-        session = await editor.open()
-        editor.begin(session, COMMAND_CALL)
-        (await editor.dialog()).choose(None)
-        await editor.until(lambda: editor.stops)
-        assert editor.stops == ["end_turn"] and "was not decided here and still waits" in editor.text
-        (asked,) = antiphon_json("approvals", "list", "--session", session, home=home)["approvals"]
-        antiphon("approvals", "approve", asked["approvalId"], home=home)
-        await editor.until(lambda: "bought" in editor.text)
-
-
-async def test_cancelling_withdraws_the_request(home: Path) -> None:
-    async with editing(home=home) as editor:
-        session = await editor.open()
-        editor.begin(session, COMMAND_CALL)
-        dialog = await editor.dialog()
-        await editor.agent.cancel(session_id=session)
-        dialog.choose(None)
-        await editor.until(lambda: editor.stops)
-        assert editor.stops == ["cancelled"] and "still waits" not in editor.text
-    (asked,) = antiphon_json("approvals", "list", "--session", session, "--all", home=home)["approvals"]
-    assert asked["status"] == "withdrawn"
-
-
-async def test_whoever_may_not_decide_is_not_asked(home: Path) -> None:
-    token = token_of(home, "Ann")
-    async with editing(home=home, env={"ANTIPHON_TOKEN": token}) as editor:
-        session = await editor.open()
-        assert (await editor.say(session, COMMAND_CALL)).stop_reason == "end_turn"
-        assert "waits for a yes of somebody else" in editor.text and editor.dialogs == []
-        (asked,) = antiphon_json("approvals", "list", "--session", session, home=home)["approvals"]
-        antiphon("approvals", "approve", asked["approvalId"], home=home)
-        await editor.until(lambda: "bought" in editor.text)
-
-
-def token_of(home: Path, name: str, *more: str) -> str:
-    """A token of a new person, who may use the agent."""
-    person = antiphon_json("people", "invite", "--name", name, "--agent", "main", *more, home=home)["person"]
-    return antiphon_json("tokens", "create", "--person", person["personId"], "--name", f"{name}'s editor", home=home)[
-        "token"
-    ]
 
 
 async def test_the_token_says_who_it_is_and_whose_sessions_there_are(home: Path) -> None:
@@ -448,46 +319,6 @@ async def test_killing_the_program_loses_nothing(home: Path) -> None:
         assert editor.written == ["!sleep 2\n!say done"]
 
 
-async def test_a_gateway_that_is_killed_and_restarted_doubles_and_loses_nothing(tmp_path: Path) -> None:
-    home, status, rounds = tmp_path / "home", to_call("session_status"), 3
-    text = "\n".join([*[status, "!sleep 1"] * rounds, "!say done"])
-    with ExitStack() as stack:
-        gateway = stack.enter_context(serving(home))
-        async with editing(home=home) as editor:
-            session = await editor.open()
-            editor.begin(session, text)
-            for number in range(1, rounds):
-                await editor.until(lambda number=number: len(editor.calls()) >= number)
-                gateway.stop(signal.SIGKILL)
-                gateway = stack.enter_context(serving(home))
-            await editor.until(lambda: editor.stops)
-            assert editor.stops == ["end_turn"]
-            ids = [each.tool_call_id for each in editor.calls()]
-            assert len(ids) == len(set(ids)) == rounds
-            assert editor.text == "done"
-            assert [editor.statuses(id)[-1] for id in ids] == ["completed"] * rounds
-            assert [status for id in ids for status in editor.statuses(id)].count("completed") == rounds
-
-
-async def test_a_gateway_that_stops_for_good_is_said(tmp_path: Path, is_soak: bool) -> None:
-    if not is_soak:
-        pytest.skip("It is waited for for half a minute: part of --soak.")
-    home = tmp_path / "home"
-    with ExitStack() as stack:
-        gateway = stack.enter_context(serving(home))
-        async with editing(home=home) as editor:
-            session = await editor.open()
-            editor.begin(session, "!sleep 600")
-            await until_running(home, session)
-            gateway.stop(signal.SIGKILL)
-            await editor.until(lambda: editor.failures)
-            said = str(editor.failures[0])
-            assert "Gateway does not answer" in said and "The message is stored" in said
-            stack.enter_context(serving(home))
-            await editor.say(session, "/status")  # it is found again
-            assert session in editor.text
-
-
 async def test_without_a_gateway_it_opens_the_home_itself(tmp_path: Path) -> None:
     home = tmp_path / "home"
     async with editing(home=home) as editor:
@@ -498,101 +329,62 @@ async def test_without_a_gateway_it_opens_the_home_itself(tmp_path: Path) -> Non
         assert await editor.leave() == 0
 
 
-async def test_garbage_is_answered_and_the_next_request_too(home: Path) -> None:
-    async with begun(home=home) as process:
-        editor = RawEditor(process)
-        for line, code in (
-            (b"no json\n", -32700),
-            (b"\xff\xfe\x00\n", -32700),
-            (b"[" * 100_000 + b"\n", -32700),
-            (b"[1, 2]\n", -32600),
-            (b'"text"\n', -32600),
-        ):
-            await editor.write(line)
-            answer = await editor.read()
-            assert (answer["id"], answer["error"]["code"]) == (None, code), line[:20]
-        await editor.write(b'\n\r\n{}\n{"id": 5}\n{"jsonrpc": "2.0", "method": "unknown/notice"}\n')
-        requests: tuple[tuple[str, object, int], ...] = (
-            ("unknown/method", {}, -32601),
-            ("session/fork", {"sessionId": "x", "cwd": "/"}, -32601),
-            ("session/new", {}, -32602),
-            ("session/new", None, -32602),
-            ("session/new", {"cwd": "not/absolute", "mcpServers": []}, -32602),
-            ("session/new", {"cwd": "/a\nb", "mcpServers": []}, -32602),
-            ("session/new", {"cwd": "/" + "a" * 5000, "mcpServers": []}, -32602),
-            ("session/prompt", {"sessionId": "agent:main:none", "prompt": [{"type": "film"}]}, -32602),
-            ("session/prompt", {"sessionId": "none", "prompt": [{"type": "text", "text": "x"}]}, -32002),
-            ("session/load", {"sessionId": "\ud800", "cwd": "/", "mcpServers": []}, -32002),
-            ("session/load", {"sessionId": "../../tokens", "cwd": "/", "mcpServers": []}, -32002),
-            ("session/load", {"sessionId": "main?x=1", "cwd": "/", "mcpServers": []}, -32602),
-            *(
-                ("session/load", {"sessionId": name, "cwd": "/", "mcpServers": []}, -32002)
-                for name in ("", ".", "..", "main/history")
-            ),
-            ("session/close", {"sessionId": "none"}, -32002),
-            ("session/list", {"cursor": "forged"}, -32602),
-            ("authenticate", {"methodId": "owner"}, -32602),
-        )
-        for method, params, code in requests:
-            answer = await editor.ask(method, params)
-            assert answer["error"]["code"] == code, (method, params, answer)
-        assert (await editor.ask("initialize", {"protocolVersion": 1}))["result"]["protocolVersion"] == 1
+async def test_a_new_conversation_is_what_loading_shows(home: Path) -> None:
+    async with editing(home=home) as editor:
+        session = await editor.open()
+        await editor.say(session, "old")
+        await editor.say(session, "/new")
+        await editor.say(session, "fresh")
+        assert editor.text.endswith("echo: fresh")
+    async with editing(home=home) as editor:
+        await editor.load(session)
+        assert (editor.written, editor.text) == (["fresh"], "echo: fresh")
 
 
-async def test_a_line_beyond_the_limit_is_refused_and_takes_no_memory(home: Path) -> None:
-    async with begun(home=home) as process:
-        editor = RawEditor(process)
-        await editor.ask("initialize", {"protocolVersion": 1})
-        before = resident(process.pid)
-        await editor.write(b'{"jsonrpc": "2.0", "id": 9, "method": "session/prompt", "params": "')
-        for _ in range(100):
-            await editor.write(b"x" * 1024 * 1024)
-        await editor.write(b'"}\n')
-        answer = await editor.read()
-        assert answer["error"]["code"] == -32600 and "Line is too long" in answer["error"]["message"]
-        assert resident(process.pid) - before < 40
-        assert "result" in await editor.ask("session/list", {})
+async def test_a_session_that_is_deleted_is_not_found_any_more(home: Path) -> None:
+    async with editing(home=home) as editor:
+        session = await editor.open()
+        await editor.say(session, "hello")
+        antiphon("sessions", "delete", session, "--yes", home=home)
+        with pytest.raises(RequestError) as refused:
+            await editor.say(session, "hello")
+        assert refused.value.code == -32002
+        with pytest.raises(RequestError) as refused:
+            await editor.load(session)
+        assert refused.value.code == -32002
 
 
-def resident(pid: int) -> float:
-    """MiB of the largest process below, or of itself: the program may run behind a shim."""
-    lines = Path(f"/proc/{pid}/status").read_text("ascii").splitlines()
-    return next(int(line.split()[1]) / 1024 for line in lines if line.startswith("VmRSS"))
+async def test_scopes_and_names_that_do_not_do_are_said(home: Path) -> None:
+    person = antiphon_json("people", "invite", "--name", "Dora", "--agent", "main", home=home)["person"]
+    tokens = ("tokens", "create", "--person", person["personId"], "--scopes", "sessions.read")
+    token = antiphon_json(*tokens, home=home)["token"]
+    for arguments, variable, code, text in (
+        ([], token, -32603, "sessions.write"),
+        ([], "tok_wrong", -32000, "Token is not valid"),
+        (["--agent", "nobody"], None, -32602, "Agent is not configured"),
+        (["--as", "nowhere"], None, -32002, "Session not found"),
+    ):
+        variables = {} if variable is None else {"ANTIPHON_TOKEN": variable}
+        async with editing(*arguments, home=home, env=variables) as editor:
+            with pytest.raises(RequestError, match=text) as refused:
+                await editor.open()
+            assert refused.value.code == code
 
 
-async def test_names_beside_the_parameters_do_not_replace_them(home: Path) -> None:
-    async with begun(home=home) as process:
-        editor = RawEditor(process)
-        opened = await editor.ask("session/new", {"cwd": "/", "mcpServers": [], "_meta": {"cwd": 7, "session_id": 3}})
-        assert "sessionId" in opened["result"]
-
-
-async def test_nothing_but_the_protocol_is_printed(tmp_path: Path) -> None:
-    """Also while it opens a home of its own, whose gateway logs."""
+async def test_two_editors_share_the_home_that_one_of_them_has_open(tmp_path: Path) -> None:
     home = tmp_path / "home"
-    home.mkdir(mode=0o700)
-    (home / "antiphon.toml").write_text(CONFIG, "utf-8")
-    async with begun(home=home) as process:
-        editor = RawEditor(process)
-        session = (await editor.ask("session/new", {"cwd": "/", "mcpServers": []}))["result"]["sessionId"]
-        answer = await editor.ask("session/prompt", {"sessionId": session, "prompt": [{"type": "text", "text": "hi"}]})
-        assert answer["result"]["stopReason"] == "end_turn"
-        assert process.stdin is not None and process.stdout is not None
-        process.stdin.close()
-        for line in (await process.stdout.read()).splitlines():
-            assert line.startswith(b'{"jsonrpc":"2.0"')
-        assert await process.wait() == 0
+    async with editing(home=home) as first, editing(home=home) as second:
+        session = await first.open()
+        await second.load(session)
+        await first.say(session, "one")
+        await second.until(lambda: second.text == "echo: one")
+        assert await first.leave() == 0
+        await second.say(session, "two")
+        assert second.text == "echo: oneecho: two"
 
 
-async def test_a_cancelled_request_is_a_cancelled_prompt(home: Path) -> None:
-    async with begun(home=home) as process:
-        editor = RawEditor(process)
-        session = (await editor.ask("session/new", {"cwd": "/", "mcpServers": []}))["result"]["sessionId"]
-        params = {"sessionId": session, "prompt": [{"type": "text", "text": "!sleep 600"}]}
-        request = {"jsonrpc": "2.0", "id": 77, "method": "session/prompt", "params": params}
-        await editor.write(json.dumps(request).encode() + b"\n")
-        await until_running(home, session)
-        await editor.write(b'{"jsonrpc": "2.0", "method": "$/cancel_request", "params": {"requestId": 77}}\n')
-        while (answer := await editor.read()).get("id") != 77:
-            pass
-        assert answer["result"]["stopReason"] == "cancelled"
+async def test_without_the_package_it_says_what_to_install(tmp_path: Path) -> None:
+    (tmp_path / "acp.py").write_text("raise ModuleNotFoundError('No module', name='acp')", "utf-8")
+    done = antiphon("acp", home=tmp_path / "home", env={"PYTHONPATH": f"{tmp_path}:{SOURCES}"})
+    assert done.returncode == 2 and done.stdout == ""
+    assert "not installed (acp). Install antiphon[acp]." in " ".join(done.stderr.split())

@@ -2,8 +2,8 @@
 
 from acp.schema import PermissionOption, RequestPermissionRequest, ToolCallUpdate
 
-from antiphon.cli.acp.updates import call_title, shown
-from antiphon.cli.rendering.rows import asked_text, rows_of
+from antiphon.cli.acp.updates import TITLE_CHARACTERS, shown
+from antiphon.cli.rendering.rows import asked_text, call_line
 from antiphon.domain.approval import Verdict
 from antiphon.domain.message import JsonObject
 
@@ -25,7 +25,7 @@ def dialog(session_id: str, approval: JsonObject, call: JsonObject, tool_call_id
         options=OPTIONS,
         tool_call=ToolCallUpdate(
             tool_call_id=tool_call_id,
-            title=call_title(str(call.get("tool")), str(call.get("arguments"))),
+            title=call_line(call, TITLE_CHARACTERS),
             status="pending",
             content=shown(_words(approval, call)),
         ),
@@ -35,10 +35,6 @@ def dialog(session_id: str, approval: JsonObject, call: JsonObject, tool_call_id
 def verdict_of(option_id: str) -> Verdict | None:
     """None for an option that was not offered."""
     return next((verdict for verdict in (Verdict.ONCE, Verdict.DENY) if verdict == option_id), None)
-
-
-def calls_of(approval: JsonObject) -> list[JsonObject]:
-    return rows_of(approval, "calls")
 
 
 def _words(approval: JsonObject, call: JsonObject) -> str:

@@ -68,6 +68,8 @@ class EditorSession:
         self._tasks = tasks
         self._updates = SessionUpdates()
         self._turns: list[PromptTurn] = []
+        self._answered = anyio.Event()
+        """Set when one of them is; then there is another event."""
         self._dialogs = SessionDialogs(self, editor, gateway, tasks)
         self._plan = SessionPlan(gateway, key)
         self._ended: dict[str, anyio.Event] = {}
@@ -108,6 +110,8 @@ class EditorSession:
             return await self._post(turn, {"content": [*written.content]})
         finally:
             self._turns.remove(turn)
+            answered, self._answered = self._answered, anyio.Event()
+            answered.set()
 
     async def cancel(self) -> None:
         """Cancels the work of the session, and what its prompts wait for."""
@@ -127,6 +131,9 @@ class EditorSession:
         """Cancels what its prompts wait for, and follows it no more. The session stays."""
         if self._turns:
             await self.cancel()
+            with anyio.move_on_after(CANCEL_SECONDS):
+                while self._turns:
+                    await self._answered.wait()
         self.leave()
 
     def leave(self) -> None:
@@ -190,6 +197,8 @@ class EditorSession:
         self._joined.set()
         for turn in self._turns:
             turn.over.set()
+        for ended in self._ended.values():
+            ended.set()  # no update comes any more
 
     async def _read(self) -> None:
         while True:

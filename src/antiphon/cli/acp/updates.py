@@ -79,8 +79,7 @@ class SessionUpdates:
     def piece(self, data: JsonObject) -> Iterator[Update]:
         """A piece of a reply, or that it begins again."""
         if data.get("restart"):
-            if self._draft:
-                yield said("\n\n(The answer begins again.)\n\n", self._draft_id)
+            yield from self._taken_back()
             self._begin_draft(is_whole=True)
         elif self._is_draft_whole and (text := str(data.get("text", ""))):
             self._draft += text
@@ -105,10 +104,18 @@ class SessionUpdates:
             case "tool_result" if isinstance(message, dict):
                 yield self._resulted(message)
                 self._begin_draft(is_whole=is_live)
-            case "run_started" | "run_finished":
+            case "run_started":  # perhaps once more, after a crash
+                yield from self._taken_back()
+                self._begin_draft(is_whole=is_live)
+            case "run_finished":
                 self._begin_draft(is_whole=is_live)
             case _:
                 pass
+
+    def _taken_back(self) -> Iterator[Update]:
+        """Says that what was shown of a reply does not count: an editor cannot take it away again."""
+        if self._draft:
+            yield said("\n\n(The answer begins again.)\n\n", self._draft_id)
 
     def _written(self, message: JsonObject) -> Iterator[Update]:
         id = str(message.get("messageId"))

@@ -7,6 +7,7 @@ to standard output.
 import asyncio
 import json
 import os
+import re
 import sys
 from collections import deque
 from collections.abc import Callable, Mapping
@@ -14,9 +15,13 @@ from queue import SimpleQueue
 from threading import Thread
 from typing import Any, TypeAlias, cast
 
+from msgspec import Struct
+
 MAX_LINE_BYTES = 8 * 1024 * 1024
 """Of one message from the editor, as of one request to the gateway."""
 PIECE_BYTES = 64 * 1024
+KEPT_BYTES = 256
+"""Of the beginning of a line that is too long."""
 MAX_WAITING = 32
 """Messages that are read before the earlier ones are taken."""
 PERMISSION = "session/request_permission"
@@ -28,12 +33,28 @@ PARSE_ERROR, INVALID_REQUEST = -32700, -32600
 RequestId: TypeAlias = int | str
 
 
+class TooLong(Struct, frozen=True, kw_only=True):
+    """A line of which only this is kept."""
+
+    length: int
+    beginning: bytes
+
+    @property
+    def request_id(self) -> RequestId | None:
+        """The id of its request, if that is said before anything else."""
+        found = _FIRST_ID.match(self.beginning)
+        return None if found is None else json.loads(found[1])
+
+
+_FIRST_ID = re.compile(rb"""\s*\{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?"id"\s*:\s*(\d{1,18}|"[\w-]{1,100}")\s*,""")
+
+
 class EditorWire:
     """The editor's end. Implements the library's `Transport`."""
 
     def __init__(self, incoming: int, outgoing: int) -> None:
         self._loop = asyncio.get_running_loop()
-        self._received: asyncio.Queue[bytes | int | None] = asyncio.Queue(MAX_WAITING)
+        self._received: asyncio.Queue[bytes | TooLong | None] = asyncio.Queue(MAX_WAITING)
         self._to_send: SimpleQueue[tuple[bytes, asyncio.Future[None]] | None] = SimpleQueue()
         self._asked: dict[tuple[str, str], RequestId] = {}
         self._prompts: dict[RequestId, str] = {}
@@ -45,11 +66,11 @@ class EditorWire:
         Thread(target=self._write, args=(outgoing,), name="acp-write", daemon=True).start()
 
     async def receive(self) -> dict[str, Any] | None:
-        """The next message; None at the end of input. Lines that hold none are answered here."""
+        """The next message; None once the editor has left. Lines that hold none are answered here."""
         while (line := await self._received.get()) is not None:
-            if isinstance(line, int):
-                said = f"Line is too long: {line} bytes; at most {MAX_LINE_BYTES}"
-                await self._refuse(INVALID_REQUEST, said)
+            if isinstance(line, TooLong):
+                said = f"Line is too long: {line.length} bytes; at most {MAX_LINE_BYTES}"
+                await self._refuse(INVALID_REQUEST, said, line.request_id)
             elif line.strip():
                 message = await self._parse(line)
                 if message is not None:
@@ -60,11 +81,18 @@ class EditorWire:
         """Returns once it is written. Raises `ConnectionError` if nobody reads any more."""
         opened = self._note_sent(message)
         if self._is_broken:
+            if "method" not in message:
+                return  # an answer that nobody waits for
             raise ConnectionError("Editor does not read")
         line = json.dumps(message, separators=(",", ":"), default=str).encode() + b"\n"
         written = self._loop.create_future()
         self._to_send.put((line, written))
-        await written
+        try:
+            await written
+        except ConnectionError:
+            if "method" in message:
+                raise
+            return
         if opened is not None:
             self.on_opened(opened)
 
@@ -125,8 +153,8 @@ class EditorWire:
                 pass
         return None
 
-    async def _refuse(self, code: int, text: str) -> None:
-        await self.send({"jsonrpc": "2.0", "id": None, "error": {"code": code, "message": text}})
+    async def _refuse(self, code: int, text: str, id: RequestId | None = None) -> None:
+        await self.send({"jsonrpc": "2.0", "id": id, "error": {"code": code, "message": text}})
 
     def _read(self, file: int) -> None:
         """The thread's root. An interpreter that ends does not wait for it."""
@@ -143,7 +171,7 @@ class EditorWire:
         except RuntimeError:
             pass  # the loop has ended
 
-    def _hand_on(self, line: bytes | int | None) -> None:
+    def _hand_on(self, line: bytes | TooLong | None) -> None:
         asyncio.run_coroutine_threadsafe(self._received.put(line), self._loop).result()
 
     def _write(self, file: int) -> None:
@@ -158,6 +186,8 @@ class EditorWire:
                 error, self._is_broken = failure, True
             try:
                 self._loop.call_soon_threadsafe(_settle, written, error)
+                if error is not None:
+                    asyncio.run_coroutine_threadsafe(self._received.put(None), self._loop)
             except RuntimeError:
                 return  # the loop has ended
 
@@ -176,30 +206,35 @@ def _settle(written: asyncio.Future[None], error: OSError | None) -> None:
 
 
 class _EditorLines:
-    """Splits input into lines; of one that is too long only the length is kept."""
+    """Splits input into lines."""
 
     def __init__(self) -> None:
         self._pieces: deque[bytes] = deque()
         self._length = 0
+        self._beginning = b""
 
-    def add(self, piece: bytes) -> list[bytes | int]:
+    def add(self, piece: bytes) -> list[bytes | TooLong]:
         *ended, rest = piece.split(b"\n")
         lines = [self._ended(each) for each in ended]
         self._keep(rest)
         return lines
 
-    def end(self) -> list[bytes | int]:
+    def end(self) -> list[bytes | TooLong]:
         return [self._ended(b"")] if self._length else []
 
-    def _ended(self, piece: bytes) -> bytes | int:
+    def _ended(self, piece: bytes) -> bytes | TooLong:
         self._keep(piece)
-        line = self._length if self._length > MAX_LINE_BYTES else b"".join(self._pieces)
+        line: bytes | TooLong = b"".join(self._pieces)
+        if self._length > MAX_LINE_BYTES:
+            line = TooLong(length=self._length, beginning=self._beginning)
         self._pieces.clear()
-        self._length = 0
+        self._length, self._beginning = 0, b""
         return line
 
     def _keep(self, piece: bytes) -> None:
         self._length += len(piece)
+        if len(self._beginning) < KEPT_BYTES:
+            self._beginning += piece[:KEPT_BYTES]
         if self._length > MAX_LINE_BYTES:
             self._pieces.clear()
         elif piece:
