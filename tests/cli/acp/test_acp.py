@@ -19,9 +19,10 @@ from acp.schema import (
     TextResourceContents,
 )
 
+from antiphon.testing import Reply, run_fake_provider
 from tests.claims import requirement
 from tests.cli.acp.editors import CWD, editing, is_running, messages, token_of, until_running
-from tests.cli.program import SOURCES, antiphon, antiphon_json
+from tests.cli.program import SOURCES, antiphon, antiphon_json, serving
 from tests.directives import to_call, to_spawn
 
 pytestmark = [pytest.mark.anyio, requirement("others:2", "cli:1")]
@@ -103,6 +104,27 @@ async def test_a_turn_that_failed_says_why(home: Path) -> None:
         assert editor.text.endswith("(The turn failed: the model is tired)")
 
 
+async def test_what_cuts_an_answer_short_is_why_the_turn_stops(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    home.mkdir(mode=0o700)
+    replies = [Reply(text="half", finish_reason="length"), Reply(text="no", finish_reason="content_filter")]
+    with run_fake_provider(replies) as fake:
+        provider = f'[providers.near]\nbase_url = "{fake.base_url}"\napi_key = "none"\n'
+        limits = "[limits.run]\nmodel_calls = 1\n"
+        settings = f'[agents.defaults]\nmodel = "near:m"\n{provider}{limits}'
+        (home / "antiphon.toml").write_text(settings, "utf-8")
+        with serving(home):
+            async with editing(home=home) as editor:
+                session = await editor.open()
+                assert (await editor.say(session, "tell me all")).stop_reason == "max_tokens"
+                assert (await editor.say(session, "tell me more")).stop_reason == "refusal"
+    (home / "antiphon.toml").write_text(limits, "utf-8")
+    with serving(home):
+        async with editing(home=home) as editor:
+            session = await editor.open()
+            assert (await editor.say(session, to_call("session_status"))).stop_reason == "max_turn_requests"
+
+
 async def test_sessions_are_listed_by_folder_and_loaded_with_what_was_said(home: Path) -> None:
     async with editing(home=home) as editor:
         session = await editor.open(cwd="/work/bakery")
@@ -154,6 +176,15 @@ async def test_cancelling_ends_the_work_and_the_prompt(home: Path) -> None:
         await editor.until(lambda: editor.stops)
         assert editor.stops == ["cancelled"]
     assert not is_running(home, session)
+
+
+async def test_cancelling_ends_work_that_began_elsewhere(home: Path) -> None:
+    async with editing(home=home) as editor:
+        session = await editor.open()
+        posted = antiphon_json("sessions", "send", session, "!sleep 600", home=home)
+        await editor.agent.cancel(session_id=session)
+        shown = antiphon("runs", "show", posted["runId"], "--wait", "30", home=home)
+        assert "cancelled" in shown.stdout
 
 
 async def test_a_second_prompt_waits_for_its_turn_and_both_are_answered(home: Path) -> None:

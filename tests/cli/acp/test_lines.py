@@ -116,7 +116,7 @@ async def test_an_editor_that_reads_nothing_takes_no_memory_and_may_leave(home: 
         editor = RawEditor(process)
         session = (await editor.ask("session/new", {"cwd": "/", "mcpServers": []}))["result"]["sessionId"]
         before = resident(process.pid)
-        params = {"sessionId": session, "prompt": [{"type": "text", "text": "!stream 100000"}]}
+        params = {"sessionId": session, "prompt": [{"type": "text", "text": "!stream 30000"}]}
         request = {"jsonrpc": "2.0", "id": 7, "method": "session/prompt", "params": params}
         await editor.write(json.dumps(request).encode() + b"\n")
         with anyio.fail_after(PROCESS_SECONDS):

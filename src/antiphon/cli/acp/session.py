@@ -12,7 +12,6 @@ from acp.schema import (
     PromptResponse,
     SessionInfoUpdate,
     StopReason,
-    Usage,
 )
 from anyio.abc import TaskGroup
 
@@ -21,6 +20,7 @@ from antiphon.cli.acp.editor import Editor
 from antiphon.cli.acp.errors import INTERNAL_ERROR, request_error
 from antiphon.cli.acp.plans import SessionPlan, may_change_plan
 from antiphon.cli.acp.prompts import Block, QuotedFile, read_prompt
+from antiphon.cli.acp.turns import PromptTurn, stop_reason_of, usage_of, while_posted
 from antiphon.cli.acp.updates import SessionUpdates, Update, said, thought
 from antiphon.cli.connection.client import ServerEvent, session_path
 from antiphon.cli.connection.remote import JOINED, RemoteGateway
@@ -41,18 +41,6 @@ JOIN_SECONDS = 30.0
 IDLE = ("idle", "inactive")
 MAX_ENDED = 256
 """Ends of runs that are remembered."""
-
-
-class PromptTurn:
-    """A prompt that is not answered yet."""
-
-    def __init__(self) -> None:
-        self.runs: set[str] = set()
-        """The run that answers it, and those that continue it."""
-        self.is_cancelled = False
-        self.over = anyio.Event()
-        """Set once it is to be answered before its run has ended."""
-        self.failure: AntiphonError | None = None
 
 
 class EditorSession:
@@ -189,8 +177,6 @@ class EditorSession:
                 await self._read()
             except AntiphonError as error:
                 self._failure = error
-            except ConnectionError:
-                pass  # the editor has left
             except Exception:
                 logger.exception("Session is not followed any more", extra={"action": "session_left", "key": self.key})
                 self._failure = AntiphonError("Session is not followed any more; its work goes on. Load it again.")
@@ -305,11 +291,11 @@ class EditorSession:
         answer = await self._ask_gateway("POST", session_path(self.key, "/command"), {"text": text})
         return str(answer.get("answer") or "Done.") if answer.get("isCommand") else None
 
-    async def _append(self, quote: QuotedFile) -> None:
+    async def _append(self, file: QuotedFile) -> None:
         body: JsonObject = {
-            "text": quote.text,
+            "text": file.text,
             "messageId": self._new_message(),
-            "attribution": {"kind": "quote", "name": shown_name(quote.name) or "file"},
+            "attribution": {"kind": "quote", "name": shown_name(file.name) or "file"},
         }
         await self._ask_gateway("POST", session_path(self.key, "/messages?append=1"), body)
 
@@ -330,10 +316,10 @@ class EditorSession:
             return PromptResponse(stop_reason="cancelled")
         if ended is None:
             if (failure := turn.failure or self._failure) is not None:
-                raise request_error(_while_posted(failure))
+                raise request_error(while_posted(failure))
             return PromptResponse(stop_reason="end_turn")
         self._tasks.start_soon(self._show_title)
-        return PromptResponse(stop_reason=await self._stop_reason(ended), usage=_usage(ended))
+        return PromptResponse(stop_reason=await self._stop_reason(ended), usage=usage_of(ended))
 
     async def _end_of(self, turn: PromptTurn, run: str) -> JsonObject | None:
         """How the run's work ended, after all its updates; None if it goes on without the editor."""
@@ -367,19 +353,9 @@ class EditorSession:
 
     async def _stop_reason(self, run: JsonObject) -> StopReason:
         """Raises `RequestError` for a run that failed."""
-        match run:
-            case {"status": "cancelled"}:
-                return "cancelled"
-            case {"cut": "length"} | {"code": "limit_tokens"}:
-                return "max_tokens"
-            case {"cut": "filter" | "refusal"} | {"code": "model_filtered"}:
-                return "refusal"
-            case {"code": "limit_model_calls" | "limit_tool_calls"}:
-                return "max_turn_requests"
-            case {"status": "ok"}:
-                return "end_turn"
-            case _:
-                raise RequestError(INTERNAL_ERROR, await self._told(run), {"code": run.get("code")})
+        if (reason := stop_reason_of(run)) is None:
+            raise RequestError(INTERNAL_ERROR, await self._told(run), {"code": run.get("code")})
+        return reason
 
     async def _end_later(self, turn: PromptTurn) -> None:
         await anyio.sleep(CANCEL_SECONDS)
@@ -415,22 +391,3 @@ class EditorSession:
         if title != self._title:
             self._title = title
             await self.show(SessionInfoUpdate(session_update="session_info_update", title=str(title)))
-
-
-def _while_posted(error: AntiphonError) -> AntiphonError:
-    """The failure of a prompt whose message is stored."""
-    if not isinstance(error, Unavailable):
-        return error
-    text = f"{error.message} The message is stored, and its work goes on; load the session to see what came of it."
-    return Unavailable(text, code=error.code)
-
-
-def _usage(run: JsonObject) -> Usage | None:
-    """What the turn used, as far as it is counted."""
-    match run.get("usage"):
-        case {"inputTokens": int(read), "outputTokens": int(written), "cachedTokens": int(cached)}:
-            return Usage(
-                total_tokens=read + written, input_tokens=read, output_tokens=written, cached_read_tokens=cached
-            )
-        case _:
-            return None

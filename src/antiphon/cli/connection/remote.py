@@ -56,7 +56,7 @@ class RemoteGateway:
         while True:
             try:
                 return await self._ask_once(method, path, body, headers or {})
-            except (httpx.TransportError, Unavailable, Denied) as error:
+            except (httpx.TransportError, OSError, Unavailable, Denied) as error:
                 failing_since = failing_since or anyio.current_time()
                 await self._bear(error, failing_since)
 
@@ -76,7 +76,7 @@ class RemoteGateway:
                         if event.id is not None:
                             after = event.id
                         yield event
-            except (httpx.TransportError, Unavailable, Denied) as failure:
+            except (httpx.TransportError, OSError, Unavailable, Denied) as failure:
                 error = failure
             failing_since = failing_since or anyio.current_time()
             await self._bear(error, failing_since)
@@ -87,7 +87,7 @@ class RemoteGateway:
             async with self._stream(path) as response:
                 async for line in _lines(response, b"\n"):
                     yield cast(JsonObject, json.loads(line))
-        except httpx.TransportError as error:
+        except (httpx.TransportError, OSError) as error:
             raise self._unreachable() from error
 
     async def _bear(self, error: Exception, failing_since: float) -> None:

@@ -1,0 +1,141 @@
+"""Bugs in sessions for editors."""
+
+from tests.planted.bug import Bug
+
+TESTS = "cli/acp"
+
+BUGS = (
+    Bug(
+        "pieces of a reply whose beginning was missed are shown",
+        "cli/acp/updates.py",
+        "        elif self._is_draft_whole and (text",
+        "        elif (text",
+        f"{TESTS}/test_updates.py::test_of_a_reply_whose_beginning_was_missed_nothing_shows_before_it_is_stored",
+    ),
+    Bug(
+        "the stored reply is shown again after its pieces",
+        "cli/acp/updates.py",
+        "            if rest := text[len(draft) :]:",
+        "            if rest := text:",
+        f"{TESTS}/test_updates.py::test_pieces_and_the_stored_reply_are_one_text",
+    ),
+    Bug(
+        "an editor reads its own prompt again",
+        "cli/acp/updates.py",
+        "        if id in self.own:\n            return\n",
+        "",
+        f"{TESTS}/test_acp.py::test_a_prompt_is_a_message_whose_reply_streams",
+    ),
+    Bug(
+        "a dialog stays open after somebody else has decided",
+        "cli/acp/dialogs.py",
+        "            scope.cancel()\n\n    def leave",
+        "            pass\n\n    def leave",
+        f"{TESTS}/test_dialogs.py::test_a_call_that_is_decided_elsewhere_takes_its_dialog_back",
+    ),
+    Bug(
+        "a dialog that is taken back says nothing to the editor",
+        "cli/acp/editor.py",
+        "            await self._take_back(request)\n",
+        "",
+        f"{TESTS}/test_dialogs.py::test_a_call_that_is_decided_elsewhere_takes_its_dialog_back",
+    ),
+    Bug(
+        "an open request is not asked again after loading",
+        "cli/acp/session.py",
+        "        await self._dialogs.ask_open()\n",
+        "",
+        f"{TESTS}/test_dialogs.py::test_a_call_that_still_waits_is_asked_again_after_loading",
+    ),
+    Bug(
+        "a dismissed dialog counts as a no",
+        "cli/acp/dialogs.py",
+        "None if chosen is None else verdict_of(chosen)",
+        "Verdict.DENY if chosen is None else verdict_of(chosen)",
+        f"{TESTS}/test_dialogs.py::test_a_dialog_that_is_dismissed_leaves_the_request_open",
+    ),
+    Bug(
+        "a dialog shows the beginning of a call alone",
+        "cli/acp/permissions.py",
+        "    lines = [asked_text(call), ",
+        "    lines = [asked_text(call)[:200], ",
+        f"{TESTS}/test_dialogs.py::test_each_call_of_a_step_has_its_dialog_and_they_decide_together",
+    ),
+    Bug(
+        "the editor's stop ends its own prompts alone",
+        "cli/acp/session.py",
+        '            await self._call_off(session_path(self.key, "/cancel"))\n',
+        "",
+        f"{TESTS}/test_acp.py::test_cancelling_ends_work_that_began_elsewhere",
+    ),
+    Bug(
+        "closing a thread leaves its work going",
+        "cli/acp/session.py",
+        "        if self._turns:\n            await self.cancel()\n",
+        "        if self._turns:\n",
+        f"{TESTS}/test_acp.py::test_closing_cancels_the_work_and_keeps_the_session",
+    ),
+    Bug(
+        "an empty token means the owner",
+        "cli/commands/acp.py",
+        "    if token is not None and not token.strip():",
+        "    if False and token is not None:",
+        f"{TESTS}/test_acp.py::test_a_blank_token_is_refused_and_never_means_the_owner",
+    ),
+    Bug(
+        "a person's token is left aside",
+        "cli/connection/remote.py",
+        '"Authorization": f"Bearer {self._token or address.token}"',
+        '"Authorization": f"Bearer {address.token}"',
+        f"{TESTS}/test_acp.py::test_the_token_says_who_it_is_and_whose_sessions_there_are",
+    ),
+    Bug(
+        "the editor loads sessions beside the only one",
+        "cli/acp/agent.py",
+        "            if self._wanted.session is not None and row",
+        "            if False and row",
+        f"{TESTS}/test_acp.py::test_one_session_is_all_that_as_gives",
+    ),
+    Bug(
+        "servers of the editor are refused without a word",
+        "cli/acp/agent.py",
+        "        session.notice = _notice(mcp_servers)\n",
+        "",
+        f"{TESTS}/test_acp.py::test_servers_of_the_editor_are_refused_in_words",
+    ),
+    Bug(
+        "a file of the editor counts as words of the person",
+        "cli/acp/session.py",
+        '            "attribution": {"kind": "quote", "name": shown_name(file.name) or "file"},\n',
+        "",
+        f"{TESTS}/test_acp.py::test_prompts_hold_what_messages_hold",
+    ),
+    Bug(
+        "names beside the parameters replace them",
+        "cli/acp/wire.py",
+        '            fields.pop("_meta", None)  # the library would take its names for those of parameters\n',
+        "",
+        f"{TESTS}/test_lines.py::test_names_beside_the_parameters_do_not_replace_them",
+    ),
+    Bug(
+        "a line of any length is kept",
+        "cli/acp/wire.py",
+        "        if self._length > MAX_LINE_BYTES:\n            self._pieces.clear()\n        elif piece:",
+        "        if piece:",
+        f"{TESTS}/test_lines.py::test_a_line_beyond_the_limit_is_refused_and_takes_no_memory",
+    ),
+    Bug(
+        "a stream that was cut begins again from where the session was opened",
+        "cli/connection/remote.py",
+        "                            after = event.id\n",
+        "                            pass\n",
+        f"{TESTS}/test_cuts.py::test_a_gateway_that_is_killed_and_restarted_doubles_and_loses_nothing",
+    ),
+    Bug(
+        "sessions of all folders are listed for each",
+        "cli/acp/agent.py",
+        "(cwd is None or _same(folder, cwd))",
+        "(cwd is None or cwd)",
+        f"{TESTS}/test_acp.py::test_sessions_are_listed_by_folder_and_loaded_with_what_was_said",
+    ),
+)
