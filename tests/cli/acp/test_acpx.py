@@ -15,7 +15,7 @@ from tests.waiting import PROCESS_SECONDS
 pytestmark = requirement("others:2")
 
 CLIENTS = Path(__file__).parents[3] / ".venv" / "acp"
-ACPX = CLIENTS / "node_modules" / ".bin" / "acpx"
+ACPX = CLIENTS / "node_modules" / "acpx" / "dist" / "cli.js"
 NODE = CLIENTS / "node" / "bin" / "node"
 
 

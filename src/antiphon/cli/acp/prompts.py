@@ -22,6 +22,10 @@ Block: TypeAlias = (
 )
 
 
+LONGEST_COMMAND = 10_000
+"""Characters, as the gateway takes them."""
+
+
 class QuotedFile(Struct, frozen=True, kw_only=True):
     """A file that the editor puts beside the message: not the person's words."""
 
@@ -37,10 +41,10 @@ class WrittenPrompt(Struct, frozen=True, kw_only=True):
 
     @property
     def command(self) -> str | None:
-        """The text of a prompt that may be a command: a slash begins it, and it is alone."""
+        """The text of a prompt that may be a command: a slash begins it, it is short and alone."""
         match self.content:
             case [{"type": "text", "text": str(text)}] if text.startswith("/") and not self.quotes:
-                return text.strip()
+                return text.strip() if len(text) <= LONGEST_COMMAND else None
             case _:
                 return None
 
