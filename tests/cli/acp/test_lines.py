@@ -1,5 +1,6 @@
 """What an editor may write, and how the program answers and ends."""
 
+import asyncio
 import json
 import subprocess
 from pathlib import Path
@@ -55,6 +56,19 @@ async def test_garbage_is_answered_and_the_next_request_too(home: Path) -> None:
             answer = await editor.ask(method, params)
             assert answer["error"]["code"] == code, (method, params, answer)
         assert (await editor.ask("initialize", {"protocolVersion": 1}))["result"]["protocolVersion"] == 1
+
+
+async def test_a_notice_that_is_not_understood_leaves_none_of_its_words_in_the_log(home: Path) -> None:
+    async with begun(home=home, errors=asyncio.subprocess.PIPE) as process:
+        editor = RawEditor(process)
+        for method in ("session/cancel", "session/prompt", "unknown/notice"):
+            notice = {"jsonrpc": "2.0", "method": method, "params": {"sessionId": ["a secret of mine"]}}
+            await editor.write(json.dumps(notice).encode() + b"\n")
+        await editor.ask("initialize", {"protocolVersion": 1})
+        assert process.stdin is not None and process.stderr is not None
+        process.stdin.close()
+        log = await process.stderr.read()
+        assert b"Notice of the editor is ignored" in log and b"secret" not in log and b"Traceback" not in log
 
 
 async def test_a_line_beyond_the_limit_is_refused_and_takes_no_memory(home: Path) -> None:
