@@ -12,7 +12,7 @@ from antiphon.acp.permissions import PermissionRequest, PermissionVerdict
 from antiphon.acp.process import MARK, HarnessCommand
 from antiphon.acp.turn import HarnessTurn
 from antiphon.acp.updates import SaidText, Update
-from tests.waiting import PROCESS_SECONDS
+from tests.waiting import PROCESS_SECONDS, SECONDS
 
 RUDE = Path(__file__).parent / "rude_harness.py"
 SECRET = "sk-secret-of-ours"
@@ -20,9 +20,9 @@ LIMITS = HarnessLimits(
     start_seconds=PROCESS_SECONDS,
     answer_seconds=PROCESS_SECONDS,
     mode_seconds=0.2,
-    cancel_seconds=PROCESS_SECONDS,
-    stall_seconds=PROCESS_SECONDS,
-    silence_seconds=PROCESS_SECONDS,
+    cancel_seconds=SECONDS,
+    stall_seconds=SECONDS,
+    silence_seconds=SECONDS,
 )
 
 

@@ -220,9 +220,9 @@ class Agent:
         sleep()
 
     def flood(self) -> str:
-        """17 MB of updates, as fast as they are taken."""
-        for number in range(100_000):
-            self.say(f"{number} ")
+        """40 MB of updates, as fast as they are taken."""
+        for number in range(20_000):
+            self.say(f"{number} {'x' * 2_000}")
         return "end_turn"
 
     def withdraws(self) -> str:

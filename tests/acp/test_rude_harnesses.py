@@ -2,7 +2,6 @@
 
 import json
 import os
-import resource
 import signal
 import subprocess
 import sys
@@ -14,17 +13,16 @@ import anyio
 import pytest
 
 from antiphon.acp.errors import HarnessCode, HarnessError
-from antiphon.acp.framing import MAX_LINE_BYTES
 from antiphon.acp.harness import FileRefused, HarnessLimits, open_harness
 from antiphon.acp.permissions import PermissionRequest, PermissionVerdict
 from antiphon.acp.process import HarnessCommand
-from antiphon.acp.turn import HarnessTurn, Told
+from antiphon.acp.turn import MAX_HELD_BYTES, HarnessTurn, Told
 from antiphon.acp.updates import CalledTool, Planned, SaidText, Thought, TokenCount, Unknown, UsedContext, usage_of
 from antiphon.domain.errors import Conflict
 from antiphon.domain.message import JsonObject
 from tests.acp.harnesses import LIMITS, RUDE, SECRET, gone, group_of, marked, opened, read, rude, said
 from tests.processes import ending
-from tests.waiting import PROCESS_SECONDS, until
+from tests.waiting import PROCESS_SECONDS, SECONDS, until
 
 pytestmark = pytest.mark.anyio
 
@@ -124,12 +122,6 @@ async def test_each_failure_has_its_code(how: str, code: HarnessCode, why: str, 
     error = await refused(how, tmp_path)
     assert error.code == code and why in error.message
     assert SECRET not in repr((error, error.said, error.last_lines))
-
-
-async def test_no_more_of_a_long_line_is_held_than_the_limit(tmp_path: Path) -> None:
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    await refused("too_long_line", tmp_path)
-    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 4 * MAX_LINE_BYTES / 1024
 
 
 @pytest.mark.parametrize(
@@ -249,7 +241,8 @@ async def test_a_withdrawn_request_is_open_no_longer(tmp_path: Path) -> None:
         turn = harness.prompt(session, ["go"])
         asked = await anext(turn)
         assert isinstance(asked, PermissionRequest)
-        await asked.wait_closed()
+        with anyio.fail_after(SECONDS):
+            await asked.wait_closed()
         assert not asked.is_open and not await asked.answer(PermissionVerdict.ALLOW)
         assert await said(turn) == "-32800"
 
@@ -265,7 +258,8 @@ async def test_an_answer_to_nothing_is_ignored(tmp_path: Path) -> None:
     async with opened("answers_twice", tmp_path) as (harness, session):
         for _ in range(3):
             turn = harness.prompt(session, ["go"])
-            assert await said(turn) == "yes" and turn.stop_reason == "end_turn"
+            # What is told late, and after the next prompt was sent, cannot be told from what answers that prompt.
+            assert (await said(turn)).removeprefix("too late") == "yes" and turn.stop_reason == "end_turn"
 
 
 async def test_unknown_updates_are_kept_as_they_came(tmp_path: Path) -> None:
@@ -319,14 +313,14 @@ async def test_no_file_outside_the_workspace_is_read_or_written(tmp_path: Path) 
 async def test_a_flood_is_taken_in_at_the_pace_of_its_reader(tmp_path: Path) -> None:
     async with opened("flood", tmp_path) as (harness, session):
         turn = harness.prompt(session, ["go"])
-        first = await anext(turn)
-        assert isinstance(first, SaidText)
-        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-        pieces = 1
-        async for _ in turn:
-            pieces += 1
-        assert pieces == 100_000 and turn.stop_reason == "end_turn"
-        assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 150 * 1024
+        assert isinstance(await anext(turn), SaidText)
+        with anyio.fail_after(SECONDS):
+            while turn.held_bytes <= MAX_HELD_BYTES:
+                await anyio.sleep(0.01)
+        for _ in range(20):
+            await anyio.sleep(0.01)
+            assert turn.held_bytes < MAX_HELD_BYTES + 4_000, "nothing more is read meanwhile"
+        assert len(await read(turn)) == 19_999 and turn.stop_reason == "end_turn"
 
 
 async def test_a_session_is_loaded_and_set_to_its_mode_in_the_next_process(tmp_path: Path) -> None:
@@ -480,3 +474,8 @@ def test_usage_is_read_in_either_form() -> None:
     quota: JsonObject = {"token_count": {"input_tokens": 3, "output_tokens": 4}, "model_usage": [{"model": "m"}, "x"]}
     found = usage_of({"usage": "much", "_meta": {"quota": quota}})
     assert found is not None and found.total == TokenCount(input=3, output=4) and found.by_model == ()
+
+
+def test_each_code_is_documented() -> None:
+    text = (RUDE.parents[2] / "docs/ERRORS.md").read_text("utf-8")
+    assert [code for code in HarnessCode if f"`{code}`" not in text] == []

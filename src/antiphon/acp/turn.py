@@ -62,6 +62,11 @@ class HarnessTurn(AsyncIterator[Told]):
         """Whether everything has been read."""
         return self._is_over
 
+    @property
+    def held_bytes(self) -> int:
+        """What the harness has told and nobody has read yet."""
+        return self._size
+
     def begin(self, params: JsonObject) -> None:
         self._pending = self._connection.begin("session/prompt", params, self._answered)
 
