@@ -409,12 +409,14 @@ async def test_children_end_with_the_harness_wherever_they_went(ends: str, tmp_p
 
 
 PARENT = """
-import sys, anyio
+import os, sys, anyio
 from pathlib import Path
 from tests.acp.harnesses import LIMITS, rude
 from antiphon.acp.harness import open_harness
 
 async def main():
+    for _ in range(50):
+        os.open(os.devnull, os.O_RDONLY)
     command = rude("leaves_children", Path(sys.argv[1]), "stays")
     async with open_harness(command, LIMITS) as harness:
         session = await harness.new_session(command.cwd, mode="ask")
@@ -432,8 +434,8 @@ def test_all_its_processes_end_when_this_program_is_killed(tmp_path: Path) -> No
     ) as parent:
         assert parent.stdout is not None
         group, mark = parent.stdout.readline().decode().split()
-        assert len(group_of(int(group))) == 3, "the harness, its guard, and a child that stayed in the group"
-        assert len(marked(mark)) == 5
+        assert len(group_of(int(group))) >= 3, "the harness, its guard, and a child that stayed in the group"
+        assert len(marked(mark)) >= 5
         parent.send_signal(signal.SIGKILL)
         until(lambda: group_of(int(group)) == [] and marked(mark) == [], seconds=PROCESS_SECONDS)
 

@@ -100,12 +100,22 @@ class Pending:
 class RpcConnection:
     """Messages over two streams. `run` carries it; after its end every call raises the error that ended it."""
 
-    def __init__(self, receive: ByteReceiveStream, send: ByteSendStream, peer: Peer, *, stall_seconds: float) -> None:
-        """`stall_seconds` is how long the other side may take in nothing of a message."""
+    def __init__(
+        self,
+        receive: ByteReceiveStream,
+        send: ByteSendStream,
+        peer: Peer,
+        *,
+        stall_seconds: float,
+        on_end: Callable[[HarnessError], None],
+    ) -> None:
+        """`stall_seconds` is how long the other side may take in nothing of a message; `on_end` is called before all
+        that wait see the error."""
         self._lines = MessageLines(receive)
         self._send = send
         self._peer = peer
         self._stall_seconds = stall_seconds
+        self._on_end = on_end
         self._pending: dict[int, Pending] = {}
         self._asked = 0
         self._open: dict[MessageId, RpcRequest] = {}
@@ -135,6 +145,7 @@ class RpcConnection:
         if self.error is not None:
             return
         self.error = error
+        self._on_end(error)
         self._ended.set()
         for request in self._open.values():
             request.close()

@@ -140,7 +140,9 @@ class Harness:
         self._files = files
         self._sessions: dict[str, _OpenNativeSession] = {}
         self._tasks: TaskGroup | None = None
-        self._connection = RpcConnection(process.stdout, process.stdin, self, stall_seconds=limits.stall_seconds)
+        self._connection = RpcConnection(
+            process.stdout, process.stdin, self, stall_seconds=limits.stall_seconds, on_end=self._describe
+        )
 
     @property
     def pid(self) -> int:
@@ -227,8 +229,7 @@ class Harness:
             self._tasks = tasks
             tasks.start_soon(self._connection.run)
             tasks.start_soon(self._end_with_process)
-            error = await self._connection.wait_ended()
-            error.last_lines = self.last_lines()
+            await self._connection.wait_ended()
             tasks.cancel_scope.cancel()
         await self._process.kill()
 
@@ -303,6 +304,7 @@ class Harness:
     async def closed(self) -> HarnessError:
         with move_on_after(EXIT_SECONDS):
             await self._process.wait()
+            await self._process.wait_errors()
         code = self._process.exit_code
         how = "has closed its output" if code is None else f"has ended with code {code}"
         return HarnessError(HarnessCode.ENDED, f"Harness {how}.")
@@ -422,8 +424,10 @@ class Harness:
     def _end(self, error: HarnessError) -> NoReturn:
         """Ends the harness with the error and raises it."""
         self._connection.end(error)
-        error.last_lines = self.last_lines()
         raise error
+
+    def _describe(self, error: HarnessError) -> None:
+        error.last_lines = self.last_lines()
 
 
 @asynccontextmanager

@@ -19,6 +19,7 @@ from anyio import (
     CancelScope,
     ClosedResourceError,
     EndOfStream,
+    Event,
     move_on_after,
     open_process,
     to_thread,
@@ -44,7 +45,7 @@ MOST_ROUNDS: Final = 100
 _SWEEP: Final = f'for at in /proc/[0-9]*; do grep -qs "{MARK}=$1" "$at/environ" && kill -KILL "${{at#/proc/}}"; done'
 _GUARD: Final = (
     "sweep=$1; shift; "
-    f'((read -r gone <&%d; env -u {MARK} /bin/sh -c "$sweep" sh "${MARK}"; kill -KILL 0) '
+    f'((read -r gone </dev/fd/%d; env -u {MARK} /bin/sh -c "$sweep" sh "${MARK}"; kill -KILL 0) '
     '</dev/null >/dev/null 2>&1 &); exec "$@"'
 )
 """Starts the harness, and beside it a shell that kills what is left of it once this program has closed its end of the
@@ -90,6 +91,7 @@ class HarnessProcess:
         self._mark = mark
         self._lines = deque[str](maxlen=MAX_LAST_LINES)
         self._unfinished = b""
+        self._errors_are_read = Event()
 
     @property
     def pid(self) -> int:
@@ -114,9 +116,14 @@ class HarnessProcess:
                 *lines, rest = (self._unfinished + await self._stderr.receive()).split(b"\n")
                 self._lines.extend(_cut(line).decode("utf-8", "replace") for line in lines[-MAX_LAST_LINES:])
                 self._unfinished = _cut(rest)
+        self._errors_are_read.set()
 
     async def wait(self) -> int:
         return await self._process.wait()
+
+    async def wait_errors(self) -> None:
+        """Waits until it has written the last of its standard error."""
+        await self._errors_are_read.wait()
 
     async def kill(self) -> None:
         """Ends all its processes at once, also those that left its group, and waits for that. May be called again."""
