@@ -7,8 +7,10 @@ asked before a permission, so that "go on" does it again.
 
 import json
 import os
+import socket
 import sys
 import time
+import urllib.error
 import urllib.request
 from pathlib import Path
 from typing import Any, NoReturn
@@ -194,6 +196,34 @@ class Agent:
 
     def do_env(self, rest: str) -> None:
         self.say(json.dumps(dict(os.environ)))
+
+    def do_looks(self, rest: str) -> None:
+        self.say(json.dumps([Path(path).exists() and os.access(path, os.R_OK) for path in json.loads(rest)]))
+
+    def do_reaches(self, rest: str) -> None:
+        host, port = rest.split()
+        try:
+            socket.create_connection((host, int(port)), 3).close()
+        except OSError:
+            self.say(" unreachable ")
+        else:
+            self.say(" reached ")
+
+    def do_fetch(self, rest: str) -> None:
+        """Asks the provider at its address, with the key that is in the environment."""
+        headers = {"x-api-key": os.environ["ANTHROPIC_API_KEY"], "x-other": "kept"}
+        request = urllib.request.Request(os.environ["ANTHROPIC_BASE_URL"] + rest, b'{"a": 1}', headers)
+        try:
+            with urllib.request.urlopen(request, timeout=20) as response:
+                self.say(response.read().decode())
+        except urllib.error.HTTPError as error:
+            self.say(f"status {error.code}")
+
+    def do_eat(self, rest: str) -> None:
+        eaten = bytearray(int(rest) * 1024 * 1024)
+        eaten[::4096] = b"x" * len(eaten[::4096])
+        time.sleep(60)
+        self.say(str(len(eaten)))
 
     def do_die(self, rest: str) -> NoReturn:
         self.remember(todo=[])

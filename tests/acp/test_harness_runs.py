@@ -197,7 +197,7 @@ async def test_a_harness_that_cannot_go_on_gets_the_log_and_the_run_says_so(open
         (("unasking",), {}, "acp_unasked"),
         ((), {"mode": "no-such-mode"}, "acp_unasked"),
         ((), {"command": ["/no/such/program"]}, "acp_not_started"),
-        ((), {"command": ["/bin/cat"]}, "acp_failed"),
+        ((), {"command": ["/bin/cat"]}, "acp_protocol"),
         ((), {"command": ["/bin/true"]}, "acp_ended"),
     ],
 )
@@ -223,19 +223,17 @@ async def test_a_harness_that_dies_ends_the_run_with_what_it_said(open_home: Ope
         assert (await coder.answers("!say after")).reply == "after"
 
 
-async def test_a_run_of_a_guest_is_refused_before_a_process_starts(open_home: OpenHome, home: Path) -> None:
+async def test_a_run_of_a_guest_is_refused_where_there_are_no_walls(
+    open_home: OpenHome, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", "/nowhere")
     async with telling(open_home, **settings(home)) as story:
         coder = await story.opens("one", agent="coder")
         ada = guest("ada")
         await coder.admits(ada)
         run = await coder.answers("!say hello", principal=ada)
-    assert (run.status, run.code) == (RunStatus.ERROR, "acp_unsandboxed") and prompts(home) == []
-
-
-async def test_a_sandboxed_session_is_refused_before_a_process_starts(open_home: OpenHome, home: Path) -> None:
-    async with telling(open_home, **settings(home, sandbox={"mode": "all"})) as story:
-        run = await (await story.opens("one", agent="coder")).answers("!say hello")
-    assert run.code == "acp_unsandboxed" and prompts(home) == []
+    assert (run.status, run.code) == (RunStatus.ERROR, "acp_unsandboxed"), run.error
+    assert prompts(home) == []
 
 
 async def test_what_may_not_go_to_a_harness_ends_the_run_before_it_starts(open_home: OpenHome, home: Path) -> None:

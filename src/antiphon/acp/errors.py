@@ -9,6 +9,7 @@
 - `acp_not_resumed`: it cannot continue the session.
 - `acp_auth`: it wants a sign-in first.
 - `acp_failed`: it answered with an error.
+- `acp_unsandboxed`: it has to run within walls, and there are none.
 """
 
 from enum import StrEnum
@@ -26,6 +27,7 @@ class HarnessCode(StrEnum):
     NOT_RESUMED = "acp_not_resumed"
     AUTH = "acp_auth"
     FAILED = "acp_failed"
+    UNSANDBOXED = "acp_unsandboxed"
 
 
 ENDS_CONNECTION = frozenset({HarnessCode.PROTOCOL, HarnessCode.STALLED, HarnessCode.ENDED, HarnessCode.UNASKED})

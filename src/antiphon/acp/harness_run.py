@@ -7,9 +7,9 @@ while with the turn open; decided later, the harness is started anew and told. C
 import json
 import logging
 from collections.abc import Sequence
+from pathlib import Path
 
 import anyio
-from anyio import to_thread
 from msgspec import Struct
 
 from antiphon.acp.errors import HarnessCode, HarnessError
@@ -22,7 +22,7 @@ from antiphon.acp.requests import asked_by_harness
 from antiphon.acp.run_tools import Offer, RunTools
 from antiphon.acp.settings import HarnessSetting, HarnessSettings
 from antiphon.acp.updates import CalledTool, Planned, SaidText, Thought, Unknown, Update, UsedContext
-from antiphon.acp.walls import command_on_host
+from antiphon.acp.walls import TOOLS_PORT, WalledPlace, unwalled, walled
 from antiphon.agents.asking import Room
 from antiphon.agents.beginning import BegunRun, begin_run
 from antiphon.agents.carrying_out import CANCELLED, CarryingOut
@@ -57,7 +57,6 @@ from antiphon.policy.rights import reaches_all
 
 logger = logging.getLogger(__name__)
 
-UNSANDBOXED = "acp_unsandboxed"
 NO_HARNESS = "acp_not_configured"
 SERVER_NAME = "antiphon"
 _CUTS = {"max_tokens": Cut.LENGTH, "max_turn_requests": Cut.LENGTH, "refusal": Cut.REFUSAL}
@@ -79,6 +78,8 @@ class Shared(Struct, frozen=True, kw_only=True):
     fence_key: bytes
     workspaces: Workspaces
     carrying_out: CarryingOut
+    home: Path
+    """Antiphon's, which no harness within walls sees."""
 
 
 class HarnessRun:
@@ -95,6 +96,8 @@ class HarnessRun:
         """What rules said of the entries that this claim has prompted the harness with."""
         self._room = Room()
         self._was_asked_again = False
+        self._is_walled = False
+        """Whether the harness runs within walls: its session is sandboxed, or somebody below owner began the run."""
 
     @property
     def _begun_run(self) -> BegunRun:
@@ -123,12 +126,7 @@ class HarnessRun:
         transcript = await context.read_log()
         if transcript.unreadable:
             return unreadable(transcript.unreadable)
-        if begun.judge.is_sandboxed or not reaches_all(begun.judge.standing):
-            return failed(
-                UNSANDBOXED,
-                f"Harness was not started: {context.agent.id!r} would run outside a sandbox, and this run needs one, "
-                "because its session is sandboxed or somebody below owner began it.",
-            )
+        self._is_walled = begun.judge.is_sandboxed or not reaches_all(begun.judge.standing)
         refusal = await self._refuse()
         if refusal is not None:
             return refusal
@@ -143,9 +141,9 @@ class HarnessRun:
     async def _refuse(self) -> RunEnding | None:
         """The end of a run whose harness may not have what it would get, or that has nothing left to spend."""
         context, session, agent = self._context, self._begun_run.session, self._context.agent
-        # It keeps all that it was told, and reads its workspace; from its network come words of anybody.
-        held_before = session.taint.join(session.workspace)
-        context.surroundings = context.surroundings.join(held_before).distrusted()
+        # It keeps all that it was told, and reads its workspace; from a network without walls come words of anybody.
+        held_before = context.surroundings.join(session.taint).join(session.workspace)
+        context.surroundings = held_before if self._is_walled else held_before.distrusted()
         held = await context.find_held(self._rules.sinks)
         if not may_hold(held, context.ceiling):
             return above_ceiling(context, session, held)
@@ -164,7 +162,7 @@ class HarnessRun:
         """What may go to the harness, whose network counts as that of a command unless its settings say otherwise."""
         agent, sinks = self._context.agent, self._rules.sinks
         own = clearance_of_runner(agent, sinks)
-        return own if agent.names_clearance else own.meet(sinks.of_commands(PUBLIC))
+        return own if agent.names_clearance or self._is_walled else own.meet(sinks.of_commands(PUBLIC))
 
     async def _find_room(self) -> RunEnding | None:
         """The end that forbids another turn; notes how much this one may use."""
@@ -218,16 +216,22 @@ class HarnessRun:
         """Opens the harness with its native session, and prompts it with what it does not know yet."""
         context, shared = self._context, self._shared
         workspace = shared.workspaces.of_session(self._begun_run.session)
-        command = await to_thread.run_sync(command_on_host, setting, workspace)
-        self._live = live = await shared.turns.open(context.run, command)
-        live.offer = await shared.run_tools.offer(_ToolsOfRun(self._begun_run, live))
+        if self._is_walled:
+            place = WalledPlace(
+                setting=setting, workspace=workspace, home=shared.home, limits=context.agent.command_limits
+            )
+            self._live = live = await shared.turns.open(context.run, walled(place, shared.run_tools))
+        else:
+            self._live = live = await shared.turns.open(context.run, unwalled(setting, workspace))
+        port = TOOLS_PORT if self._is_walled else None
+        live.offer = await shared.run_tools.offer(_ToolsOfRun(self._begun_run, live), port)
         live.withdraw = shared.run_tools.withdraw
         native = await context.find_native()
         if native is not None and native.agent_id != context.agent.id:
             native = None
         is_known = native is not None and await self._reopen(setting, native)
         if not is_known:
-            opened = await _harness(live).new_session(command.cwd, self._servers(), mode=_mode(setting))
+            opened = await _harness(live).new_session(workspace.path, self._servers(), mode=_mode(setting))
             live.native_id = opened.id
         text = await self._first_words(native if is_known else None, results)
         return await self._prompt(text)

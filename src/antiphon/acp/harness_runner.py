@@ -37,6 +37,7 @@ class HarnessRunner:
             fence_key=home_key.subkey(PURPOSE),
             workspaces=workspaces,
             carrying_out=CarryingOut(rules),
+            home=workspaces.directory.parent,
         )
 
     async def run(self, context: RunContext) -> RunEnding | AwaitsApproval:

@@ -5,7 +5,7 @@ A turn outlives the claim of its run while it is parked: so its process belongs 
 
 import logging
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Final, TypeAlias, cast
@@ -17,11 +17,11 @@ from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStre
 from antiphon.acp.errors import HarnessCode, HarnessError
 from antiphon.acp.harness import Harness, open_harness
 from antiphon.acp.permissions import PermissionRequest
-from antiphon.acp.process import HarnessCommand
 from antiphon.acp.recorder import Recorder
 from antiphon.acp.run_tools import Offer
 from antiphon.acp.turn import HarnessTurn
 from antiphon.acp.updates import TurnUsage, Update
+from antiphon.acp.walls import Walls
 from antiphon.domain.errors import AntiphonError
 from antiphon.domain.ids import RunId, SessionRow
 from antiphon.domain.message import JsonObject
@@ -78,6 +78,7 @@ class LiveTurn:
         self.run_id = RunId(run.id)
         self.session = SessionRow(run.session)
         self.harness: Harness | None = None
+        self.walls: Walls | None = None
         self.native_id = ""
         self.recorder = Recorder()
         self.waiting: PermissionRequest | ToolRequest | None = None
@@ -112,7 +113,12 @@ class LiveTurn:
             over = TurnOver(stop_reason=turn.stop_reason or "end_turn", usage=turn.usage)
             await self._send.send(over)
         except HarnessError as error:
-            await self._send.send(error)
+            await self._send.send(self.explained(error))
+
+    def explained(self, error: HarnessError) -> HarnessError:
+        """The error with what its walls say of it: a harness that they ended has only ended for its own side."""
+        why = None if self.walls is None else self.walls.error
+        return why or error
 
     async def call(self, name: str, arguments: JsonObject) -> JsonObject:
         """The answer of a call that the run makes for the harness."""
@@ -171,12 +177,12 @@ class LiveTurns:
         """The runs whose processes wait for an approval."""
         return tuple(self._parked)
 
-    async def open(self, run: Run, command: HarnessCommand) -> LiveTurn:
-        """Starts a harness for the run. Raises `HarnessError`."""
+    async def open(self, run: Run, walls: AbstractAsyncContextManager[Walls]) -> LiveTurn:
+        """Starts a harness for the run within what is around it. Raises `HarnessError`."""
         await self._started.wait()
         assert self._tasks is not None
         live = LiveTurn(run)
-        self._tasks.start_soon(self._hold, live, command)
+        self._tasks.start_soon(self._hold, live, walls)
         try:
             await live.opened.wait()
         except BaseException:
@@ -186,15 +192,19 @@ class LiveTurns:
             raise live.error
         return live
 
-    async def _hold(self, live: LiveTurn, command: HarnessCommand) -> None:
+    async def _hold(self, live: LiveTurn, around: AbstractAsyncContextManager[Walls]) -> None:
         """Keeps the process until it is closed; it ends whole, whatever happens."""
         try:
-            async with open_harness(command) as live.harness, anyio.create_task_group() as live.tasks:
+            async with (
+                around as live.walls,
+                open_harness(live.walls.command) as live.harness,
+                anyio.create_task_group() as live.tasks,
+            ):
                 live.opened.set()
                 await live.closing.wait()
                 live.tasks.cancel_scope.cancel()
         except Exception as error:
-            live.error = live.error or _error_in(error)
+            live.error = live.error or live.explained(_error_in(error))
             if live.opened.is_set():
                 logger.exception("Harness failed", extra={"action": "harness_failed", "run_id": live.run_id})
         finally:

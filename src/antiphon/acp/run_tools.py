@@ -4,22 +4,20 @@ A call of the harness is a call of its run, with the rights, approvals and recor
 Our own server of MCP is the gateway's, and not every process has one; this one opens its port with the first run.
 """
 
-import asyncio
 import json
 import logging
 import secrets
 import socket
-from asyncio import StreamReader, StreamWriter
 from collections.abc import Sequence
 from contextlib import suppress
 from typing import Final, NamedTuple, Protocol
 
 import anyio
-import h11
 from anyio.abc import TaskGroup
 from msgspec import Struct
 
 from antiphon.acp.background import background_tasks
+from antiphon.acp.loopback_http import LoopbackHttp, StatusAlone, serve_loopback
 from antiphon.agents.model import ToolSchema
 from antiphon.domain.errors import AntiphonError
 from antiphon.domain.message import JsonObject, JsonValue
@@ -31,13 +29,10 @@ logger = logging.getLogger(__name__)
 HOST: Final = "127.0.0.1"
 PATH: Final = b"/mcp"
 MAX_BODY_BYTES: Final = 4 * 1024 * 1024
-MAX_CONNECTIONS: Final = 200
 PING_SECONDS: Final = 15.0
 """Between signs of life while a call waits, so that no client gives it up."""
-IDLE_SECONDS: Final = 120.0
 VERSIONS: Final = ("2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05")
 """The versions of MCP whose requests are answered, newest first."""
-_CHUNK = 64 * 1024
 _EVENTS = [(b"content-type", b"text/event-stream"), (b"cache-control", b"no-store")]
 
 
@@ -56,14 +51,6 @@ class Offer(Struct, frozen=True, kw_only=True):
 
     url: str
     token: str
-
-
-class _StatusAlone(Exception):
-    """A request that is answered with a status alone."""
-
-    def __init__(self, status: int) -> None:
-        super().__init__(str(status))
-        self.status = status
 
 
 class _ToolsRequest(NamedTuple):
@@ -95,7 +82,6 @@ class RunTools:
         self._started = anyio.Event()
         self._port: int | None = None
         self._opening = anyio.Lock()
-        self._connections = 0
 
     async def run(self) -> None:
         """Serves until cancelled; opens nothing before a run is offered."""
@@ -103,17 +89,17 @@ class RunTools:
             self._started.set()
             await anyio.sleep_forever()
 
-    async def offer(self, run: RunOfHarness) -> Offer:
-        """Offers the run's tools from now on, until `withdraw`."""
+    async def offer(self, run: RunOfHarness, port: int | None = None) -> Offer:
+        """Offers the run's tools from now on, until `withdraw`; at that port if one listens there for the harness."""
         await self._started.wait()
         async with self._opening:
-            if self._port is None:
+            if port is None and self._port is None:
                 listener = socket.create_server((HOST, 0))
                 self._port = int(listener.getsockname()[1])
                 await self.listen(listener)
         token = secrets.token_urlsafe(32)
         self._runs[token] = run
-        return Offer(url=f"http://{HOST}:{self._port}{PATH.decode()}", token=token)
+        return Offer(url=f"http://{HOST}:{port or self._port}{PATH.decode()}", token=token)
 
     def withdraw(self, offer: Offer) -> None:
         self._runs.pop(offer.token, None)
@@ -121,132 +107,39 @@ class RunTools:
     async def listen(self, listener: socket.socket) -> None:
         """Answers on the socket from now on; it may be in the network of a sandbox."""
         assert self._tasks is not None
-        await self._tasks.start(self._listen, listener)
+        await self._tasks.start(serve_loopback, listener, self._answer)
 
-    async def _listen(self, listener: socket.socket, *, task_status: anyio.abc.TaskStatus[None]) -> None:
-        assert self._tasks is not None
-        tasks = self._tasks
-
-        def begin(reader: StreamReader, writer: StreamWriter) -> None:
-            if self._connections >= MAX_CONNECTIONS:
-                writer.close()
-            else:
-                tasks.start_soon(self._serve, reader, writer)
-
-        server = await asyncio.start_server(begin, sock=listener)
-        try:
-            task_status.started()
-            await anyio.sleep_forever()
-        finally:
-            server.close()
-
-    async def _serve(self, reader: StreamReader, writer: StreamWriter) -> None:
-        """Answers the requests of one connection, one after the other."""
-        self._connections += 1
-        connection = _ToolsConnection(reader, writer)
-        try:
-            while await connection.begin():
-                await self._answer(connection)
-        except (OSError, h11.ProtocolError, TimeoutError, EOFError):
-            pass  # the other side has gone, or speaks no HTTP
-        except Exception:
-            logger.exception("Request of a harness failed", extra={"action": "harness_request_failed"})
-        finally:
-            self._connections -= 1
-            writer.close()
-
-    async def _answer(self, connection: "_ToolsConnection") -> None:
+    async def _answer(self, connection: "LoopbackHttp") -> None:
         try:
             request = await self._read(connection)
             if request.message.get("id") is None:
-                raise _StatusAlone(202)
+                raise StatusAlone(202)
             if request.method == "tools/call":
                 await _call(connection, request)
             else:
                 await connection.send(200, await _result(request), [(b"content-type", b"application/json")])
-        except _StatusAlone as refused:
+        except StatusAlone as refused:
             await connection.send(refused.status)
 
-    async def _read(self, connection: "_ToolsConnection") -> _ToolsRequest:
-        head, body = await connection.read()
+    async def _read(self, connection: "LoopbackHttp") -> _ToolsRequest:
+        head, body = await connection.read(MAX_BODY_BYTES)
         headers = dict(head.headers)
         kind, _, token = headers.get(b"authorization", b"").decode("latin-1").partition(" ")
         found = next((run for known, run in self._runs.items() if secrets.compare_digest(known, token)), None)
         if kind.lower() != "bearer" or found is None or b"origin" in headers:  # no browser asks here
-            raise _StatusAlone(401)
+            raise StatusAlone(401)
         if head.target.partition(b"?")[0] != PATH:
-            raise _StatusAlone(404)
+            raise StatusAlone(404)
         if head.method != b"POST":
-            raise _StatusAlone(405)
+            raise StatusAlone(405)
         try:
             check_values(body)
             message: JsonValue = json.loads(body)
         except (ValueError, RecursionError, AntiphonError):
-            raise _StatusAlone(400) from None
+            raise StatusAlone(400) from None
         if not isinstance(message, dict):
-            raise _StatusAlone(400)
+            raise StatusAlone(400)
         return _ToolsRequest(found, message)
-
-
-class _ToolsConnection:
-    """HTTP over one connection."""
-
-    def __init__(self, reader: StreamReader, writer: StreamWriter) -> None:
-        self._reader = reader
-        self._writer = writer
-        self._http = h11.Connection(h11.SERVER)
-
-    async def begin(self) -> bool:
-        """Whether another request may come."""
-        if self._http.our_state is h11.DONE and self._http.their_state is h11.DONE:
-            self._http.start_next_cycle()
-        return self._http.our_state is h11.IDLE
-
-    async def read(self) -> tuple[h11.Request, bytes]:
-        """The next request with its body. Raises `EOFError` if none comes."""
-        head: h11.Request | None = None
-        body = bytearray()
-        while True:
-            event = self._http.next_event()
-            match event:
-                case h11.Request():
-                    head = event
-                    if head.headers and self._http.they_are_waiting_for_100_continue:
-                        await self._send(h11.InformationalResponse(status_code=100, headers=[]))
-                case h11.Data():
-                    body += event.data
-                    if len(body) > MAX_BODY_BYTES:
-                        raise _StatusAlone(413)
-                case h11.EndOfMessage():
-                    assert head is not None
-                    return head, bytes(body)
-                case h11.ConnectionClosed():
-                    raise EOFError
-                case _:
-                    with anyio.fail_after(IDLE_SECONDS):
-                        self._http.receive_data(await self._reader.read(_CHUNK))
-
-    async def send(self, status: int, body: bytes = b"", headers: Sequence[tuple[bytes, bytes]] = ()) -> None:
-        length = (b"content-length", str(len(body)).encode())
-        await self._send(h11.Response(status_code=status, headers=[*headers, length]))
-        if body:
-            await self._send(h11.Data(data=body))
-        await self._send(h11.EndOfMessage())
-
-    async def begin_events(self) -> None:
-        await self._send(h11.Response(status_code=200, headers=_EVENTS))
-
-    async def event(self, text: bytes) -> None:
-        await self._send(h11.Data(data=text))
-
-    async def end_events(self) -> None:
-        await self._send(h11.EndOfMessage())
-
-    async def _send(self, event: h11.Event) -> None:
-        data = self._http.send(event)
-        if data:
-            self._writer.write(data)
-            await self._writer.drain()
 
 
 async def _result(request: _ToolsRequest) -> bytes:
@@ -274,13 +167,13 @@ async def _result(request: _ToolsRequest) -> bytes:
             return request.error(-32601, f"Method not found: {method[:80]!r}")
 
 
-async def _call(connection: _ToolsConnection, request: _ToolsRequest) -> None:
+async def _call(connection: LoopbackHttp, request: _ToolsRequest) -> None:
     """Answers with events, of which the first are signs of life."""
     name, arguments = request.params.get("name"), request.params.get("arguments") or {}
     if not isinstance(name, str) or not isinstance(arguments, dict):
         await connection.send(200, request.error(-32602, "A call needs a name and arguments."), _EVENTS[:0])
         return
-    await connection.begin_events()
+    await connection.begin_answer(200, _EVENTS)
     found: list[JsonObject] = []
     done = anyio.Event()
 
@@ -297,7 +190,7 @@ async def _call(connection: _ToolsConnection, request: _ToolsRequest) -> None:
             with anyio.move_on_after(PING_SECONDS):
                 await done.wait()
             if not done.is_set():
-                await connection.event(b": waiting\n\n")
+                await connection.piece(b": waiting\n\n")
     answer = found[0]
     result: JsonObject = {
         "content": [{"type": "text", "text": json.dumps(answer, ensure_ascii=False, separators=(",", ":"))}],
@@ -305,8 +198,8 @@ async def _call(connection: _ToolsConnection, request: _ToolsRequest) -> None:
         "isError": answer.get("status") in FAILURES,
     }
     with suppress(OSError):
-        await connection.event(b"event: message\ndata: " + request.answer(result) + b"\n\n")
-        await connection.end_events()
+        await connection.piece(b"event: message\ndata: " + request.answer(result) + b"\n\n")
+        await connection.end_answer()
 
 
 def _line(message: JsonObject) -> bytes:

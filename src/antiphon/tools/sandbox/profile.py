@@ -104,31 +104,16 @@ def arguments(profile: Profile) -> list[str]:
     return [word for words in _words(profile) for word in words]
 
 
+def base_walls(file_descriptors: Mapping[str, int], *, network: bool = False) -> list[str]:
+    """What is around every sandboxed process, without the folders that it may change."""
+    return [word for words in (*_programs(file_descriptors, network=network), *_system()) for word in words]
+
+
 def _words(profile: Profile) -> Iterator[tuple[str, ...]]:
-    yield ("--unshare-all", "--unshare-user", "--disable-userns")
-    if profile.network:
-        yield ("--share-net",)
-    yield ("--die-with-parent", "--new-session", "--cap-drop", "ALL")
-    yield ("--uid", str(USER), "--gid", str(USER), "--hostname", "sandbox")
-    yield ("--ro-bind", "/usr", "/usr")
-    for path in map(Path, _PROGRAMS):
-        if path.is_symlink():
-            yield ("--symlink", str(path.readlink()), str(path))
-        elif path.is_dir():
-            yield ("--ro-bind", str(path), str(path))
-    for setting in _SETTINGS + (_NETWORK_SETTINGS if profile.network else ()):
-        yield ("--ro-bind-try", setting, setting)
-    for name, descriptor in profile.file_descriptors.items():
-        yield ("--perms", "0444", "--ro-bind-data", str(descriptor), name)
+    yield from _programs(profile.file_descriptors, network=profile.network)
     if _is_shown(profile.home):
         yield ("--tmpfs", str(profile.home), "--remount-ro", str(profile.home))
-    # Otherwise root on the host could write to kernel settings, which belong to no namespace.
-    yield ("--proc", "/proc", "--remount-ro", "/proc")
-    for path in _KERNEL_FILES:
-        if Path(path).exists():
-            yield ("--ro-bind", "/dev/null", path)
-    yield ("--dev", "/dev", "--size", str(SHARED_MEMORY_BYTES), "--perms", "1777", "--tmpfs", "/dev/shm")
-    yield ("--remount-ro", "/dev")
+    yield from _system()
     yield ("--size", str(profile.tmp_bytes), "--perms", "1777", "--tmpfs", "/tmp")
     yield ("--bind", str(profile.shown.workspace), WORKSPACE, "--chdir", WORKSPACE)
     if profile.shown.received is not None:
@@ -141,6 +126,34 @@ def _words(profile: Profile) -> Iterator[tuple[str, ...]]:
     if profile.system_calls is not None:
         yield ("--seccomp", str(profile.system_calls))
     yield ("--info-fd", str(profile.info), "--block-fd", str(profile.gate))
+
+
+def _programs(file_descriptors: Mapping[str, int], *, network: bool) -> Iterator[tuple[str, ...]]:
+    yield ("--unshare-all", "--unshare-user", "--disable-userns")
+    if network:
+        yield ("--share-net",)
+    yield ("--die-with-parent", "--new-session", "--cap-drop", "ALL")
+    yield ("--uid", str(USER), "--gid", str(USER), "--hostname", "sandbox")
+    yield ("--ro-bind", "/usr", "/usr")
+    for path in map(Path, _PROGRAMS):
+        if path.is_symlink():
+            yield ("--symlink", str(path.readlink()), str(path))
+        elif path.is_dir():
+            yield ("--ro-bind", str(path), str(path))
+    for setting in _SETTINGS + (_NETWORK_SETTINGS if network else ()):
+        yield ("--ro-bind-try", setting, setting)
+    for name, descriptor in file_descriptors.items():
+        yield ("--perms", "0444", "--ro-bind-data", str(descriptor), name)
+
+
+def _system() -> Iterator[tuple[str, ...]]:
+    # Otherwise root on the host could write to kernel settings, which belong to no namespace.
+    yield ("--proc", "/proc", "--remount-ro", "/proc")
+    for path in _KERNEL_FILES:
+        if Path(path).exists():
+            yield ("--ro-bind", "/dev/null", path)
+    yield ("--dev", "/dev", "--size", str(SHARED_MEMORY_BYTES), "--perms", "1777", "--tmpfs", "/dev/shm")
+    yield ("--remount-ro", "/dev")
 
 
 def _is_shown(home: Path) -> bool:
