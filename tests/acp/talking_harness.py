@@ -106,6 +106,8 @@ class Agent:
             return "end_turn"
         if "[Go on:" in prompt or "Your process ended" in prompt:
             lines = known["todo"] or lines
+            if "asks-otherwise" in FLAGS:
+                lines = [line.replace("build", "/") for line in lines]
             self.remember(todo=[])
         elif not lines:
             self.say(f"heard: {prompt}")
@@ -168,6 +170,9 @@ class Agent:
         if outcome["optionId"] == "yes":
             with (Path(self.cwd) / "effects").open("a") as file:
                 file.write(f"{rest}\n")
+        if outcome["optionId"] == "no" and "ends-when-refused" in FLAGS:
+            self.is_cancelled = True
+            return
         self.say(f"{rest}: {outcome['optionId']}. ")
 
     def do_tool(self, rest: str) -> None:

@@ -8,6 +8,7 @@ from httpx import AsyncClient
 
 from antiphon.agents.toolset import tool
 from antiphon.building import Parts
+from antiphon.domain.actor import OWNER
 from antiphon.domain.approval import Verdict
 from antiphon.domain.classification import Classification, Level
 from antiphon.domain.errors import Invalid
@@ -73,6 +74,17 @@ async def test_a_denied_request_is_told_so_and_nothing_is_done(open_home: OpenHo
     assert effects(home) == []
 
 
+async def test_a_harness_that_ends_its_turn_with_a_refusal_hears_of_it(open_home: OpenHome, home: Path) -> None:
+    async with telling(open_home, **settings(home, "ends-when-refused")) as story:
+        coder = await story.opens("one", agent="coder")
+        run_id = await coder.hears("!say first. ", "!ask rm -r build", "!say done")
+        approval = await asked(story)
+        await story.app.services.approvals.resolve(OWNER, approval.id, Verdict.DENY, note="keep it")
+        run = await story.end_of(run_id)
+    assert (run.status, run.reply) == (RunStatus.OK, "did without it"), run.error
+    assert prompts(home)[0][1].endswith("was denied. Do without it. The person who decided says: keep it]")
+
+
 async def test_a_harness_is_never_allowed_always(open_home: OpenHome, home: Path) -> None:
     async with telling(open_home, **settings(home)) as story:
         coder = await story.opens("one", agent="coder")
@@ -125,6 +137,18 @@ async def test_the_stored_answer_counts_once_and_for_the_identical_request_alone
         await decide(story, again)
         assert (await story.end_of(run_id)).status is RunStatus.OK
     assert effects(home) == ["ls", "ls"]
+
+
+async def test_an_answer_is_not_for_other_words(open_home: OpenHome, home: Path) -> None:
+    async with telling(open_home, **settings(home, "asks-otherwise", park_seconds=0)) as story:
+        coder = await story.opens("one", agent="coder")
+        run_id = await coder.hears("!ask rm -r build", "!say done")
+        await decide(story, await asked(story))
+        again = await asked(story)
+        assert '"command":"rm -r /"' in again.calls[0].arguments and effects(home) == []
+        await decide(story, again, Verdict.DENY)
+        await story.end_of(run_id)
+    assert effects(home) == []
 
 
 async def test_a_request_is_decided_after_a_restart(open_home: OpenHome, home: Path) -> None:

@@ -209,8 +209,14 @@ class HarnessRun:
         found = None if asked is None else find_answer((await self._context.read_approvals()).own, asked.sha256)
         if found is None or not request.is_open or not await self._context.pass_on(found[0]):
             return False
-        await request.answer(_verdict_of(found[1]))
+        await self._answer(request, found)
         return True
+
+    async def _answer(self, request: PermissionRequest, found: tuple[Approval, AskedCall]) -> None:
+        """Passes a decision on."""
+        if not found[1].is_allowed:
+            self._turn.refused = (found[0], json.loads(found[1].arguments))
+        await request.answer(PermissionVerdict.ALLOW if found[1].is_allowed else PermissionVerdict.REJECT)
 
     async def _start(self, setting: HarnessSetting, results: Sequence[ToolResult]) -> RunEnding | None:
         """Opens the harness with its native session, and prompts it with what it does not know yet."""
@@ -372,7 +378,7 @@ class HarnessRun:
             return None
         found = find_answer((await context.read_approvals()).own, asked.sha256)
         if found is not None and await context.pass_on(found[0]):
-            await request.answer(_verdict_of(found[1]))
+            await self._answer(request, found)
             return None
         await self._turn.recorder.store(context)
         if not await context.ask_approval([asked], self._rules):
@@ -448,6 +454,11 @@ class HarnessRun:
         self._decided = None
         transcript = await context.read_log()
         joined = [entry for entry in transcript.inputs_of(context.run.id) if entry.seq > recorder.saw]
+        refused, self._turn.refused = self._turn.refused, None
+        if over.stop_reason == "cancelled" and refused is not None:
+            if message.content:
+                await context.record_step(message)
+            return await self._find_room() or await self._prompt(decided_words([refused]))
         if over.stop_reason == "cancelled":
             reason = "Harness ended its turn as cancelled, although nobody cancelled it."
             return RunEnding(
@@ -529,10 +540,6 @@ def _open_step(transcript: Transcript, context: RunContext) -> Step | None:
     """The run's step with calls of our tools that have no result."""
     steps = transcript.steps_of(context.run.id)
     return next((step for step in steps if any(isinstance(each, OpenCall) for each in step.results)), None)
-
-
-def _verdict_of(call: AskedCall) -> PermissionVerdict:
-    return PermissionVerdict.ALLOW if call.is_allowed else PermissionVerdict.REJECT
 
 
 def _undelivered(approvals: Sequence[Approval]) -> list[tuple[Approval, JsonObject]]:

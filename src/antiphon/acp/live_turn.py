@@ -22,6 +22,7 @@ from antiphon.acp.run_tools import Offer
 from antiphon.acp.turn import HarnessTurn
 from antiphon.acp.updates import TurnUsage, Update
 from antiphon.acp.walls import Walls
+from antiphon.domain.approval import Approval
 from antiphon.domain.errors import AntiphonError
 from antiphon.domain.ids import RunId, SessionRow
 from antiphon.domain.message import JsonObject
@@ -86,6 +87,8 @@ class LiveTurn:
         self.offer: Offer | None = None
         """How the harness reaches the tools of its run."""
         self.withdraw: Callable[[Offer], None] | None = None
+        self.refused: tuple[Approval, JsonObject] | None = None
+        """The last request of its turn that was denied: some end the turn then, and their model does not hear of it."""
         self.error: HarnessError | None = None
         """Why it could not be opened."""
         self.items: MemoryObjectReceiveStream[Item]
