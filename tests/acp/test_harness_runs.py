@@ -302,7 +302,7 @@ async def test_the_token_of_a_run_is_gone_with_it(open_home: OpenHome, home: Pat
         kind, token, url = (run.reply or "").split()
         async with AsyncClient() as client:
             headers = {"Authorization": f"{kind} {token}", "Accept": "application/json, text/event-stream"}
-            body = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {}}
+            body: dict[str, object] = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {}}
             assert (await client.post(url, json=body, headers=headers)).status_code == 401
 
 

@@ -10,6 +10,7 @@ from antiphon.cli.homes.harness_checks import check_harnesses
 from antiphon.config.config import Config
 from antiphon.domain.agent import AgentRuntime
 from antiphon.domain.check_result import Grade
+from antiphon.domain.checkpoint import CheckpointRules
 from antiphon.domain.errors import Invalid
 from antiphon.domain.ids import AgentId
 from tests.acp.stage import harness, settings
@@ -58,6 +59,12 @@ def test_a_harness_has_the_clearance_of_its_provider_unless_it_has_its_own() -> 
     assert a is not None and b is not None and (a.level.name, b.level.name) == ("INTERNAL", "PUBLIC")
     with pytest.raises(Invalid, match="no provider"):
         config(provider="nobody").rules()
+
+
+def test_a_session_of_a_harness_looks_back_only_with_a_model_that_is_named() -> None:
+    own = config().rules().agents[AgentId("coder")].model
+    assert CheckpointRules().model_for(own) is None
+    assert CheckpointRules(model="openai:x").model_for(own) == "openai:x"
 
 
 @pytest.mark.anyio

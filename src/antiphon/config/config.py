@@ -36,6 +36,7 @@ from antiphon.config.sections.zones import machine_zone
 from antiphon.config.written_rules import may_name_compartments, read_written_rules
 from antiphon.domain.agent import Agent, AgentRuntime, DailyLimits, RunLimits
 from antiphon.domain.chat_form import BRIDGED_CHATS
+from antiphon.domain.checkpoint import HARNESS
 from antiphon.domain.classification import NO_COMPARTMENTS, PUBLIC, Classification, Compartments
 from antiphon.domain.errors import Invalid
 from antiphon.domain.ids import AgentId
@@ -63,9 +64,6 @@ SHARED_SECTIONS = (
     *("hooks", "flow", "acp", "compat"),
 )
 """The settings by which processes treat sessions and runs."""
-
-ACP_MODEL = "acp"
-"""In the place of a provider in the name of a harness's model, which only the harness knows."""
 
 
 class Account(NamedTuple):
@@ -165,7 +163,7 @@ class Config(Section):
             clearance = self._clearance(given.clearance, compartments, "providers", provider, "clearance")
         return replace(
             agent,
-            model=f"{ACP_MODEL}:{name}",
+            model=f"{HARNESS}:{name}",
             instructions="",
             skills=(),
             limits=agent.limits if agent.limits.time is not None else replace(agent.limits, time=timedelta(0)),

@@ -15,6 +15,8 @@ PASSIVE_MESSAGES = 20
 """Messages of a group that started no run, after which it has a checkpoint."""
 OFFLINE = "offline"
 """The model for trials, which never looks back."""
+HARNESS = "acp"
+"""Before the name of a harness, in the place of a provider: only the harness knows its model."""
 LONGEST_BACKOFF = timedelta(days=1)
 AGAIN = timedelta(seconds=2)
 """When to look again at a busy session for which somebody asked."""
@@ -47,7 +49,8 @@ class CheckpointRules(Struct, frozen=True, kw_only=True):
     def model_for(self, own: str) -> str | None:
         """The model that looks back at a session with that model; None if the session has no checkpoints."""
         model = self.model or own
-        return None if not self.is_enabled or OFFLINE in (own, model) else model
+        has_own = own.partition(":")[0] != HARNESS
+        return None if not self.is_enabled or OFFLINE in (own, model) or not (self.model or has_own) else model
 
 
 def has_checkpoints(source_kind: str, own_model: str, rules: CheckpointRules) -> bool:
