@@ -20,6 +20,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import anyio
+from openai import AsyncOpenAI
 
 import antiphon
 from antiphon import AssistantMessage
@@ -29,6 +30,8 @@ from tests.waiting import PROCESS_SECONDS
 
 FRAMEWORKS = ("pydantic_ai", "openai_agents")
 ANSWER = "All done."
+MODEL = "gpt-4o"
+"""Whose prices are known."""
 Own = Callable[..., str]
 
 
@@ -54,7 +57,7 @@ class Life:
         return Path(f"{self.home}.ended")
 
 
-def runner_of(framework: str, base_url: str, note: Own, refund: Own) -> Callable[[antiphon.Turn], Any]:
+def runner_of(framework: str, client: AsyncOpenAI, note: Own, refund: Own) -> Callable[[antiphon.Turn], Any]:
     """An agent of the framework with two functions, of which `refund` needs a yes."""
     if framework == "pydantic_ai":
         from pydantic_ai import Agent
@@ -63,17 +66,16 @@ def runner_of(framework: str, base_url: str, note: Own, refund: Own) -> Callable
 
         from antiphon.runners.pydantic_ai import PydanticAI
 
-        model = OpenAIChatModel("fake", provider=OpenAIProvider(base_url=base_url, api_key="k"))
+        model = OpenAIChatModel(MODEL, provider=OpenAIProvider(openai_client=client))
         agent = Agent(model, instructions="Be kind.")
         agent.tool_plain(note)
         agent.tool_plain(requires_approval=True)(refund)
         return PydanticAI(agent)
     import agents
-    from openai import AsyncOpenAI
 
     from antiphon.runners.openai_agents import OpenAIAgents
 
-    chat = agents.OpenAIChatCompletionsModel("fake", openai_client=AsyncOpenAI(base_url=base_url, api_key="k"))
+    chat = agents.OpenAIChatCompletionsModel(MODEL, openai_client=client)
     tools: list[agents.Tool] = [agents.function_tool(note), agents.function_tool(refund, needs_approval=True)]
     return OpenAIAgents(agents.Agent("support", instructions="Be kind.", model=chat, tools=tools))
 
@@ -112,7 +114,8 @@ class Program:
             """Refunds an order."""
             return self._do("refund", str(order))
 
-        agent = antiphon.Agent("main", runner=runner_of(self._framework, self._life.base_url, note, refund))
+        client = AsyncOpenAI(base_url=self._life.base_url, api_key="k")
+        agent = antiphon.Agent("main", runner=runner_of(self._framework, client, note, refund))
         return antiphon.open(self._life.home, agents=[agent], parts=Parts(commit_hook=self._on_commit))
 
     async def open(self) -> None:
@@ -125,8 +128,9 @@ class Program:
             run = await session.post("refund 7", message_id="m1")
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(self._decide, app, session)
-                ended = await run.wait(PROCESS_SECONDS)
+                await run.wait(PROCESS_SECONDS)
                 tasks.cancel_scope.cancel()
+            ended = await run.status()
             said = [
                 event.message.text
                 async for event in session.events()

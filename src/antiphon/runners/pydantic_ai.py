@@ -186,7 +186,7 @@ def _result(reply: ToolReply) -> object:
         case "call_deferred":
             raise CallDeferred
         case _:
-            raise ToolFailed(reply.text)
+            raise ToolFailed(said.get("error") or reply.text)
 
 
 def history(given: Iterable[Mapping[str, Any]]) -> list[messages.ModelMessage]:
