@@ -12,6 +12,7 @@ from anyio import to_thread
 from openai import AsyncOpenAI
 
 import antiphon
+from antiphon import ToolResult
 from antiphon.domain.session import Source
 from antiphon.testing import Call, FakeProvider, FakeRequest, Reply, Script, fake_provider
 from tests.engine.checkpoints.test_checkpoint_flow import open_with_guests
@@ -227,3 +228,25 @@ async def test_what_a_function_raises_is_told_to_the_model_and_the_run_goes_on(f
         assert (await run.wait(SECONDS)).reply == "All done."
     [told] = results(provider.requests[1])
     assert "the disk is full" in told or "An error occurred while running the tool" in told
+
+
+async def test_an_agents_own_function_takes_the_place_of_a_tool_of_the_session_and_is_recorded(
+    framework: str, home: Path
+) -> None:
+    class Own(Shop):
+        def __init__(self) -> None:
+            super().__init__()
+            self.note = self.memory  # pyright: ignore[reportAttributeAccessIssue] - other parameters
+
+        def memory(self, action: str) -> str:
+            """Remembers something."""
+            self.done.append(action)
+            return "mine"
+
+    shop = Own()
+    named = Reply(calls=[Call(name="memory", arguments='{"action": "add"}')])
+    async with opened(home, framework, shop, [named, DONE]) as (app, provider):
+        session = await app.sessions.open("one")
+        assert (await (await session.post("remember it")).wait(SECONDS)).reply == "All done."
+        assert results(provider.requests[1]) == ["mine"] and shop.done == ["add"]
+        assert [event.message.tool async for event in session.events() if isinstance(event.message, ToolResult)]

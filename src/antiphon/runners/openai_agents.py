@@ -106,11 +106,13 @@ class _Recording:
         config, model = self._runner.config, self._runner.config.model or agent.model
         found = model if isinstance(model, Model) else config.model_provider.get_model(model)
         own = [*await agent.get_mcp_tools(RunContextWrapper(context)), *agent.tools]
-        tools = [*map(self._recorded, own), *map(self._offered, self.turn.tools)]
+        taken = {tool.name for tool in own}
+        offered = [self._offered(each) for each in self.turn.tools if each["name"] not in taken]
         settings = agent.model_settings
         if settings.include_usage is None:
             settings = replace(settings, include_usage=True)
         kept = _KeptModel(found, self)
+        tools = [*map(self._recorded, own), *offered]
         made = agent.clone(model=kept, model_settings=settings, mcp_servers=[], tools=tools)
         self._made |= {id(agent): made, id(made): made}
         made.handoffs = [await self._handoff(each, context) for each in agent.handoffs]

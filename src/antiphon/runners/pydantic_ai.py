@@ -6,7 +6,7 @@ It is an engine for pydantic-ai's durable execution. Contract: foreign_agents 1.
 """
 
 from base64 import b64decode
-from collections.abc import AsyncIterable, Awaitable, Callable, Iterable, Mapping
+from collections.abc import AsyncIterable, Awaitable, Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final, cast
@@ -52,12 +52,16 @@ class PydanticAI:
         self._agent, self._deps, self._streams = agent, deps, streams
 
     async def __call__(self, turn: Turn) -> str:
+        taken = set[str]()
+        for toolset in self._agent.toolsets:
+            toolset.apply(lambda leaf: taken.update(getattr(leaf, "tools", ())))
+        offered = session_tools(turn, taken)
         result = await self._agent.run(
             message_history=history(await turn.messages("parts")),
             deps=None if self._deps is None else self._deps(turn),
             run_id=turn.run_id,
-            toolsets=[session_tools(turn)],
-            capabilities=[TurnDurability(turn, name=self._agent.name or "agent", streams=self._streams)],
+            toolsets=[offered],
+            capabilities=[TurnDurability(turn, offered, name=self._agent.name or "agent", streams=self._streams)],
         )
         return result.output if isinstance(result.output, str) else to_json(result.output).decode()
 
@@ -73,9 +77,9 @@ class TurnDurability(BaseDurabilityCapability[Any]):
         wrapped_toolset_kinds=frozenset(),  # all tools are recorded alike, as calls
     )
 
-    def __init__(self, turn: Turn, *, name: str, streams: bool) -> None:
+    def __init__(self, turn: Turn, offered: FunctionToolset[Any], *, name: str, streams: bool) -> None:
         super().__init__(name=name, event_stream_handler=self._say if streams else None)
-        self._turn = turn
+        self._turn, self._offered = turn, offered
 
     @property
     def in_durable_context(self) -> bool:
@@ -85,7 +89,7 @@ class TurnDurability(BaseDurabilityCapability[Any]):
         return _TurnSteps(self._turn, self.name)
 
     def get_wrapper_toolset(self, toolset: AbstractToolset[Any]) -> AbstractToolset[Any]:
-        return _RecordedTools(super().get_wrapper_toolset(toolset) or toolset, self._turn)
+        return _RecordedTools(super().get_wrapper_toolset(toolset) or toolset, self._turn, self._offered)
 
     async def handle_deferred_tool_calls(
         self, ctx: RunContext[Any], *, requests: DeferredToolRequests
@@ -142,12 +146,14 @@ class _RecordedTools(WrapperToolset[Any]):
     """The agent's tools, each call under a record of the turn."""
 
     turn: Turn
+    offered: FunctionToolset[Any]
+    """Tools of the session, which record their calls themselves."""
 
     async def call_tool(
         self, name: str, tool_args: dict[str, Any], ctx: RunContext[Any], tool: ToolsetTool[Any]
     ) -> object:
-        if any(each["name"] == name for each in self.turn.tools):
-            return await super().call_tool(name, tool_args, ctx, tool)  # which records it
+        if name in self.offered.tools:
+            return await super().call_tool(name, tool_args, ctx, tool)
 
         async def run(arguments: dict[str, Any]) -> object:
             validated = tool.args_validator.validate_json(to_json(arguments), context=ctx.validation_context)
@@ -161,8 +167,8 @@ class _RecordedTools(WrapperToolset[Any]):
         return _result(await self.turn.call(name, tool_args, run=run, effects=effects, ask=ctx.tool_call_approved))
 
 
-def session_tools(turn: Turn) -> FunctionToolset[Any]:
-    """The tools of the turn's session."""
+def session_tools(turn: Turn, taken: Collection[str] = ()) -> FunctionToolset[Any]:
+    """The tools of the turn's session, without those whose names are taken."""
 
     def offered(described: Mapping[str, Any]) -> Tool[Any]:
         async def call(**arguments: Any) -> object:
@@ -170,7 +176,7 @@ def session_tools(turn: Turn) -> FunctionToolset[Any]:
 
         return Tool[Any].from_schema(call, described["name"], described["description"], described["parameters"])
 
-    return FunctionToolset([offered(each) for each in turn.tools], id="antiphon")
+    return FunctionToolset([offered(each) for each in turn.tools if each["name"] not in taken], id="antiphon")
 
 
 def _result(reply: ToolReply) -> object:
