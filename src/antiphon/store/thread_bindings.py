@@ -77,8 +77,10 @@ async def set_times(tx: Transaction, binding: ThreadBinding) -> None:
     tx.wake(DUE)
 
 
-async def delete(tx: Transaction, name: RouteName) -> None:
-    await tx.execute(f"DELETE FROM thread_bindings WHERE {_NAMED}", name)
+async def delete(tx: Transaction, binding: ThreadBinding) -> bool:
+    """False if it is not bound to that sub-agent any more."""
+    statement = f"DELETE FROM thread_bindings WHERE {_NAMED} AND child = ?"
+    return await tx.change(statement, (*binding.name, binding.child)) == 1
 
 
 async def move(tx: Transaction, name: AccountName, chat: str, moved_to: str) -> None:

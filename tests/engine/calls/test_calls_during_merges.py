@@ -1,10 +1,6 @@
 """A call from outside that begins while its caller is merged into another is the survivor's: it takes effect once."""
 
-from collections.abc import Generator
-from contextlib import contextmanager
-
 import anyio
-import psycopg
 import pytest
 
 from antiphon.config.config import DatabaseSection
@@ -13,16 +9,15 @@ from antiphon.domain.message import JsonObject
 from antiphon.domain.person import PersonId, PersonRole
 from antiphon.engine.access.people import merge_into
 from antiphon.store.database import Transaction
+from tests.barrier import Barrier, barrier_in
 from tests.claims import requirement
 from tests.conftest import OpenHome
 from tests.engine.access.test_people import hear, invite
 from tests.engine.approvals.test_approvals import Disk, S
 from tests.engine.stage import config, open_session, wait_end
-from tests.waiting import SECONDS
 
 pytestmark = pytest.mark.anyio
 
-LOCK = 48_007
 CHAT = "agent:main:test:direct:one"
 CALLS: dict[str, tuple[str, JsonObject]] = {
     "note": ("note", {"text": "milk"}),
@@ -30,41 +25,6 @@ CALLS: dict[str, tuple[str, JsonObject]] = {
     "send": ("sessions_send", {"sessionKey": S, "message": "hello", "timeoutSeconds": 0}),
     "spawn": ("sessions_spawn", {"task": "look"}),
 }
-
-
-class Barrier:
-    """Holds up units on PostgreSQL before their COMMIT; on SQLite one unit runs at a time, and none is held up."""
-
-    def __init__(self, connection: psycopg.Connection | None) -> None:
-        self._connection = connection
-        if connection is not None:
-            connection.execute("SELECT pg_advisory_lock(%s)", (LOCK,))
-
-    async def pass_by(self, tx: Transaction) -> None:
-        if self._connection is not None:
-            await tx.fetch_one("SELECT pg_advisory_xact_lock(?)", (LOCK,))
-
-    async def wait_for(self, count: int, *, or_ended: list[JsonObject]) -> None:
-        """Until so many units wait for a lock, or something has ended."""
-        if self._connection is None:
-            return
-        asked = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
-        with anyio.fail_after(SECONDS):
-            while not or_ended and self._connection.execute(asked).fetchall()[0][0] < count:
-                await anyio.sleep(0.01)
-
-    def open(self) -> None:
-        if self._connection is not None:
-            self._connection.execute("SELECT pg_advisory_unlock(%s)", (LOCK,))
-
-
-@contextmanager
-def barrier_in(section: DatabaseSection) -> Generator[Barrier]:
-    if section.url is None:
-        yield Barrier(None)
-        return
-    with psycopg.connect(section.url.get_secret_value(), autocommit=True) as connection:
-        yield Barrier(connection)
 
 
 async def merge_held_up(tx: Transaction, barrier: Barrier) -> None:
@@ -90,9 +50,9 @@ async def test_a_call_that_begins_before_the_merge_is_committed_is_the_survivors
         with barrier_in(database_section) as barrier:
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(app.database.run, merge_held_up, barrier)
-                await barrier.wait_for(1, or_ended=answers)
+                await barrier.wait_for(1, or_once=answers)
                 tasks.start_soon(make, old)
-                await barrier.wait_for(2, or_ended=answers)
+                await barrier.wait_for(2, or_once=answers)
                 barrier.open()
         await make(ann)
         first, again = ({name: each.get(name) for name in ("result", "runId", "approvalId")} for each in answers)

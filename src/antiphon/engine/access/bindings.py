@@ -6,6 +6,7 @@ A binding is a route with the person whose rights the spawn had. Contract: spawn
 from msgspec.structs import replace
 
 from antiphon.domain.actor import Principal
+from antiphon.domain.errors import Unavailable
 from antiphon.domain.ids import SessionRow
 from antiphon.domain.keys import SessionKey
 from antiphon.domain.session import NOWHERE, DeliveryContext
@@ -20,6 +21,7 @@ from antiphon.store.database import Query, Transaction
 from antiphon.store.routes import StoredRoute
 from antiphon.store.thread_bindings import ThreadBinding
 
+MOST_TRIES = 5
 BUSY_MS = 300_000
 """How much longer a thread stays bound whose sub-agent works when its time is over."""
 
@@ -64,27 +66,34 @@ async def bind(
     return True
 
 
-async def unbind(tx: Transaction, binding: ThreadBinding) -> None:
-    """Leads the thread to its chat's agent again. The child stays, without a place of its own."""
-    await thread_bindings.delete(tx, binding.name)
+async def unbind(tx: Transaction, binding: ThreadBinding) -> bool:
+    """Leads the thread to its chat's agent again; False if it leads elsewhere by now.
+
+    The child stays, without a place of its own.
+    """
+    tx.hold(binding.child)
+    if not await thread_bindings.delete(tx, binding):
+        return False
     await _put_route(tx, binding, None, by=binding.bound_by)
     await rows.update(tx, binding.child, place_columns(NOWHERE))
+    return True
 
 
 async def forget(tx: Transaction, address: ChatAddress) -> None:
     """Ends the binding of a thread that somebody leads elsewhere, in the same unit."""
     binding = await thread_bindings.find(tx, name_of_route(address))
-    if binding is not None:
-        await thread_bindings.delete(tx, binding.name)
+    if binding is None:
+        return
+    tx.hold(binding.child)
+    if await thread_bindings.delete(tx, binding):
         await rows.update(tx, binding.child, place_columns(NOWHERE))
 
 
 async def release_thread(tx: Transaction, child: SessionRow, lost: str | None = None) -> ThreadBinding | None:
     """Ends the binding of a child that is deleted, or whose thread is the one that is lost, and returns it."""
     binding = await thread_bindings.find_of_child(tx, child)
-    if binding is None or lost not in (None, binding.name.thread):
+    if binding is None or lost not in (None, binding.name.thread) or not await unbind(tx, binding):
         return None
-    await unbind(tx, binding)
     return binding
 
 
@@ -114,6 +123,14 @@ def _timed(binding: ThreadBinding) -> ThreadBinding:
 
 
 async def _put_route(tx: Transaction, binding: ThreadBinding, key: SessionKey | None, *, by: str) -> None:
+    """Stores where the thread leads, whoever led it elsewhere while this unit waited for them."""
+    for _ in range(MOST_TRIES):
+        if await _try_route(tx, binding, key, by=by):
+            return
+    raise Unavailable("Thread is led elsewhere again and again. Try once more.", code="store_busy")
+
+
+async def _try_route(tx: Transaction, binding: ThreadBinding, key: SessionKey | None, *, by: str) -> bool:
     stored = await routes.find(tx, binding.name)
     before = next((route for route in stored if route.thread == binding.name.thread), None)
     version = 0 if before is None else before.version
@@ -129,4 +146,4 @@ async def _put_route(tx: Transaction, binding: ThreadBinding, key: SessionKey | 
         changed_by=by,
         changed_at=moment(tx.now_ms),
     )
-    await routes.put(tx, route, before=version)
+    return await routes.put(tx, route, before=version)

@@ -10,12 +10,15 @@ from antiphon.engine.access import bindings
 from antiphon.engine.access.places import ChatAddress, name_of_route, read_key, rules_of, settings_agent
 from antiphon.engine.access.reach import Rights, find_reach
 from antiphon.engine.chats.chat import Chat
+from antiphon.engine.deliveries.outbox import enqueue_notice
 from antiphon.engine.rules import Rules
 from antiphon.policy.acts import Act
 from antiphon.store import routes
 from antiphon.store.codec import moment
 from antiphon.store.database import Database, Query, Transaction
 from antiphon.store.routes import StoredRoute
+
+LED_ELSEWHERE = "An owner has changed who answers in this thread. The sub-agent does not answer here any more."
 
 
 async def change_route(
@@ -137,6 +140,7 @@ async def _list(query: Query, rights: Rights) -> list[ShownRoute]:
 
 async def _set(tx: Transaction, command: ChangeRoute) -> ShownRoute:
     await find_reach(tx, command.rights, Act.CHATS)
+    binding = await bindings.find_binding(tx, command.address)
     stored = await change_route(
         tx,
         command.address,
@@ -145,6 +149,9 @@ async def _set(tx: Transaction, command: ChangeRoute) -> ShownRoute:
         by=command.rights.principal,
         expected=command.expected,
     )
+    if binding is not None:
+        name = f"led elsewhere {' '.join(binding.name)} {binding.bound_ms}"
+        await enqueue_notice(tx, binding.place, LED_ELSEWHERE, name=name)
     return _shown(command.rights.rules, stored)
 
 

@@ -199,7 +199,8 @@ async def end_binding(tx: Transaction, due: ThreadBinding) -> None:
     if await ledger.is_busy(tx, binding.child):
         await put_off(tx, binding)
         return
-    await unbind(tx, binding)
+    if not await unbind(tx, binding):
+        return
     channel, account, _, thread = binding.name
     name = f"unbound {channel} {account} {binding.chat} {thread} {binding.bound_ms}"
     await enqueue_notice(tx, binding.place, said_at_end(binding.limits, binding.used_ms, tx.now_ms), name=name)
