@@ -3,6 +3,7 @@
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from datetime import timedelta
+from threading import Event
 from typing import Any
 
 import pytest
@@ -10,9 +11,14 @@ import pytest
 from antiphon.building import Parts
 from antiphon.domain.actor import OWNER, Principal
 from antiphon.domain.errors import Denied
+from antiphon.domain.ids import AgentId
 from antiphon.domain.message import text_content
 from antiphon.domain.session import SessionType
+from antiphon.engine.access.places import ChatAddress
+from antiphon.engine.chats.routing import LED_ELSEWHERE
+from antiphon.engine.children.threads import NOT_BEGUN
 from antiphon.store.sessions import SessionFilter
+from antiphon.testing.serving import serve_fake
 from antiphon.testing.telegram import FakeTelegram, Json, group
 from tests.channels.telegram.bots import ANN, OLGA, Bot, open_bot
 from tests.channels.telegram.test_group_members import invite
@@ -21,6 +27,7 @@ from tests.conftest import OpenHome
 from tests.directives import to_spawn, wait_at
 from tests.engine.gates import Gates
 from tests.engine.stage import ManualClock
+from tests.waiting import SECONDS
 
 pytestmark = pytest.mark.anyio
 
@@ -214,3 +221,48 @@ async def test_a_platform_that_gives_the_topic_of_another_sub_agent_again_begins
         await says(bot, to_spawn("!say taken", thread=True))
         assert "thread_failed" in fake.texts(ROOM)[-1], fake.texts(ROOM)
         assert await child_of(bot) == first and fake.texts(ROOM, topic) == ["begun"]
+
+
+@requirement("spawn:4", "channels:2")
+async def test_a_topic_that_an_owner_leads_elsewhere_says_so(open_home: OpenHome, fake: FakeTelegram) -> None:
+    async with team(open_home, fake) as bot:
+        topic = await begin(bot, "!say found it")
+        address = ChatAddress(channel="telegram", account="default", peer=f"group:{ROOM}", thread=str(topic))
+        for _ in range(2):
+            await bot.app.services.routes.set(OWNER, address, agent_id=AgentId("main"))
+        await bot.settles()
+        assert fake.texts(ROOM, topic) == ["found it", LED_ELSEWHERE]
+
+
+class SlowTopics(FakeTelegram):
+    """Begins no topic before it may."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.may_begin = Event()
+
+    def _create_forum_topic(self, sent: Json) -> Json:
+        assert self.may_begin.wait(SECONDS)
+        return super()._create_forum_topic(sent)
+
+
+@requirement("spawn:2", "spawn:4")
+async def test_a_topic_that_was_begun_for_a_sub_agent_which_is_refused_then_says_so(open_home: OpenHome) -> None:
+    """Another sub-agent was faster, and there may be one."""
+    async with serve_fake(SlowTopics()) as fake:
+        more: dict[str, Any] = {"agents__defaults__subagents__max_children_per_agent": 1}
+        gates = Gates()
+        async with open_bot(open_home, fake, Parts(tools=[gates.tool]), **GROUPS, **more) as bot:
+            await bot.link_owner()
+            await says(bot, "hello")
+            fake.write(to_spawn("!say found it", thread=True), sender=OLGA, chat=FORUM)
+            await fake.until(lambda: any(method == "createForumTopic" for method, _ in fake.requests))
+            room = bot.app.services.sessions.target(f"agent:main:telegram:group:{ROOM}")
+            other = await bot.app.tool_calls.call(OWNER, room, "sessions_spawn", {"task": wait_at("go")})
+            assert other["status"] == "accepted"
+            fake.may_begin.set()
+            await fake.until(lambda: any("spawn_children" in text for text in fake.texts(ROOM)))
+            (topic,) = fake.topics
+            await fake.until(lambda: fake.texts(ROOM, topic) == [NOT_BEGUN])
+            gates.open("go")
+            await bot.settles()

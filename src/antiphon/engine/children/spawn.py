@@ -11,8 +11,8 @@ from msgspec.structs import replace
 
 from antiphon.domain.agent import AgentRuntime
 from antiphon.domain.attachments import Attachment, GivenAttachment, check_attachments, receipt
-from antiphon.domain.classification import EVERYTHING, PUBLIC, Classification
-from antiphon.domain.errors import AntiphonError, Conflict, Denied, Invalid, NotFound, TooLarge
+from antiphon.domain.classification import EVERYTHING, Classification
+from antiphon.domain.errors import REFUSALS, AntiphonError, Conflict, Denied, Invalid, NotFound, TooLarge
 from antiphon.domain.ids import AgentId, MessageId, RunId, SessionId, SessionRow
 from antiphon.domain.invisible import is_blank
 from antiphon.domain.keys import SessionKey, parse_agent_id, subagent_key
@@ -32,14 +32,13 @@ from antiphon.domain.session import DeliveryContext, Session, SessionType, Sourc
 from antiphon.domain.spawn import Cleanup, Context, Mode, Spawn
 from antiphon.domain.targets import NamedTarget
 from antiphon.engine.access.allowances import refuse_bytes
-from antiphon.engine.access.bindings import bind, channels_with_threads, limits_at
-from antiphon.engine.access.caller import Caller, context_of, find_origin, hold_outside, refuse_called_off
+from antiphon.engine.access.caller import Caller, find_origin, hold_outside, refuse_called_off
 from antiphon.engine.access.ceilings import decide_above, find_ceiling
-from antiphon.engine.access.exits import Leaving, leave
 from antiphon.engine.access.foreseen import ForeseenCall
-from antiphon.engine.access.places import find_address, is_group
+from antiphon.engine.access.places import is_group
+from antiphon.engine.children.threads import bind_thread, place_of_thread, say_not_begun, want_thread
 from antiphon.engine.deliveries import outbox
-from antiphon.engine.deliveries.threads import THREAD_FAILED, ThreadOpener, ThreadTaken, WantedThread, find_newest_there
+from antiphon.engine.deliveries.threads import THREAD_FAILED, ThreadOpener, ThreadTaken, WantedThread
 from antiphon.engine.ledger.append import Arrival, NewMessage, made_by, raise_workspace, words_from
 from antiphon.engine.ledger.queue import new_run_id, queue_run
 from antiphon.engine.reports.messages import SOURCE_TOOL
@@ -58,7 +57,6 @@ from antiphon.store.people import find_standing
 from antiphon.store.runs import NewRun
 
 MAX_TASK_BYTES = 1024 * 1024
-UNTITLED = "Sub-agent"
 """What a thread is called whose child has no label that its place may have."""
 ATTACHMENTS_DIRECTORY = ".antiphon/attachments"
 _MAY_REFER: Final = frozenset({"task", "attachments"})
@@ -156,19 +154,28 @@ class Spawns:
         """Begins the thread first, so that a failure leaves no child. Contract: spawn 4."""
         wanted = await self._database.read(plan_thread, command, self._rules)
         sessions = (command.caller.session,)
-        if wanted is not None:
-            opened = await self._threads.open(wanted)
-            try:
-                return await self._database.run(
-                    spawn_child, replace(command, thread=opened), self._rules, sessions=sessions
-                )
-            except ThreadTaken:  # two children under one message: the second gets a thread under a message of its own
-                command = replace(command, thread=await self._threads.open(replace(wanted, message_id=None)))
-        try:
+        if wanted is None:
             return await self._database.run(spawn_child, command, self._rules, sessions=sessions)
+        try:
+            return await self._spawn_there(command, await self._threads.open(wanted))
+        except ThreadTaken:  # two children under one message: the second gets a thread under a message of its own
+            opened = await self._threads.open(replace(wanted, message_id=None))
+        try:
+            return await self._spawn_there(command, opened)
         except ThreadTaken:
             said = "Thread was not begun: the platform gives one that another sub-agent has. Spawn without thread."
             raise Conflict(said, code=THREAD_FAILED) from None
+
+    async def _spawn_there(self, command: SpawnChild, thread: DeliveryContext) -> Spawned:
+        """A child that is refused now, after its thread was begun, leaves a sentence in the thread."""
+        sessions = (command.caller.session,)
+        try:
+            return await self._database.run(
+                spawn_child, replace(command, thread=thread), self._rules, sessions=sessions
+            )
+        except REFUSALS:
+            await self._database.run(say_not_begun, command.caller, thread)
+            raise
 
     async def foresee(self, caller: Caller, request: SpawnRequest) -> ForeseenCall:
         """Whether there may be such a child. Raises as `spawn` does for a request that is wrong in itself."""
@@ -276,7 +283,7 @@ def _check_quarantine(caller: Caller, mode: Mode, returns: JsonObject) -> None:
 
 async def plan_thread(query: Query, command: SpawnChild, rules: Rules) -> WantedThread | None:
     """The thread for the child, after every check; None if the call was carried out before. Contract: spawn 2, 4."""
-    caller, label = command.caller, command.request.label
+    caller = command.caller
     origin = await find_origin(query, caller)
     if await spawns.find_by_origin(query, caller.call_id) is not None:
         return None
@@ -286,24 +293,7 @@ async def plan_thread(query: Query, command: SpawnChild, rules: Rules) -> Wanted
     judged = await _judge(query, command, parent, origin, key=key, rules=rules)
     if isinstance(denied := judged.decision, Deny):
         raise Denied(denied.reason, code=denied.rule)
-    place = _place_of_thread(origin, parent, rules)
-    words = Leaving(parent, place, context_of(caller, parent))
-    title = label if label and not isinstance(await leave(query, words, rules), Deny) else UNTITLED
-    may_speak = await leave(query, replace(words, made_of=PUBLIC), rules)
-    if isinstance(may_speak, Deny):
-        raise Conflict(f"Thread was not begun: {may_speak.reason} Spawn without thread.", code=THREAD_FAILED)
-    return WantedThread(place=place, message_id=await find_newest_there(query, origin, place), title=title)
-
-
-def _place_of_thread(origin: Run | None, parent: Session, rules: Rules) -> DeliveryContext:
-    """The chat in which the child gets its thread. Raises `Invalid` (`unsupported`) where there are none."""
-    place = outbox.answers_to(origin, parent.delivery)
-    if place is not None and limits_at(rules, place) is not None:
-        return place
-    having = channels_with_threads(rules)
-    where = "this conversation is not in a chat of a channel" if place is None else f"{place.channel} has none"
-    others = f"Channels with threads: {', '.join(having)}. " if having else "No connected channel has them. "
-    raise Invalid(f"Threads are not supported here: {where}. {others}Spawn without thread.", code="unsupported")
+    return await want_thread(query, caller, origin, parent, label=command.request.label, rules=rules)
 
 
 async def spawn_child(tx: Transaction, command: SpawnChild, rules: Rules) -> Spawned:
@@ -361,19 +351,9 @@ async def spawn_child(tx: Transaction, command: SpawnChild, rules: Rules) -> Spa
         is_sandboxed=caller.is_sandboxed or rules.are_sandboxed(parent, child),
     )
     if command.thread is not None:
-        await _bind(tx, command.thread, child, caller=caller, rules=rules)
+        await bind_thread(tx, command.thread, child, caller=caller, rules=rules)
     await queue_work(tx, work, _task_words(tx, command, work, rel_dir=rel_dir))
     return Spawned(run_id=run_id, child=child.key, mode=command.mode, receipt=spawn.receipt, thread=command.thread)
-
-
-async def _bind(tx: Transaction, thread: DeliveryContext, child: Session, *, caller: Caller, rules: Rules) -> None:
-    """Raises `ThreadTaken` if another child has the thread, and then nothing of the unit is stored."""
-    limits = limits_at(rules, thread)
-    assert limits is not None
-    address = await find_address(tx, rules, thread)
-    by = (await find_standing(tx, caller.principal)).principal
-    if not await bind(tx, address, thread, child.row, key=child.key, by=by, limits=limits):
-        raise ThreadTaken
 
 
 async def _spawned_before(tx: Transaction, made: Spawn, command: SpawnChild) -> Spawned:
@@ -412,7 +392,7 @@ async def _judge(
 ) -> _WantedChild:
     """Decides by the parent as it is now. Raises `Invalid` for an agent that is not configured, and late refusals."""
     if command.request.is_thread:
-        _place_of_thread(origin, parent, rules)
+        place_of_thread(origin, parent, rules)
     place = None if origin is None else origin.place
     clearance = await find_ceiling(query, parent, rules.sinks, place=place)
     decision = await _decide(query, command, parent, rules, key=key, clearance=clearance)
