@@ -57,6 +57,8 @@ _IS_FOR = (
     "COALESCE((SELECT COALESCE(r.exchange, r.announces) FROM runs r WHERE r.id = t.origin_run), '') = ?))"
 )
 """The results that a yielding run waits for; see `list_open`."""
+_IS_WITHOUT_THREAD = " AND NOT EXISTS (SELECT 1 FROM thread_bindings b WHERE b.child = t.child)"
+"""Results of children in threads of their own, which answer there, are left out."""
 _BELOW = (
     "WITH RECURSIVE below(run) AS (SELECT t.run FROM reports t WHERE t.origin_run = ? AND t.stage = 'open' "
     "UNION SELECT t.run FROM below b JOIN reports t ON t.origin_run = b.run WHERE t.stage = 'open')"
@@ -294,13 +296,17 @@ async def list_reports(query: Query, report_ids: Sequence[str]) -> list[Report]:
     return await _list(query, f"t.id IN ({marks})", *report_ids)
 
 
-async def list_open(query: Query, run: Run, place: DeliveryContext | None) -> list[Report]:
+async def list_open(
+    query: Query, run: Run, place: DeliveryContext | None, *, with_threads: bool = True
+) -> list[Report]:
     """Results that children of the run's session owe and that the run may continue with, oldest first.
 
     No run waits for them yet, they belong to the run's incarnation, and they would be announced where the run's answer
     goes: to `place` if that is outside, else to the session or request that asked. Contract: spawn 7, 8.
+
+    Without `with_threads`, children in threads of their own are left out: they answer there. Contract: spawn 4.
     """
-    return await _list(query, _IS_FOR, *_for(run, place))
+    return await _list(query, _IS_FOR + _besides(with_threads=with_threads), *_for(run, place))
 
 
 async def count_active_children(query: Query, requester: SessionRow) -> int:
@@ -325,9 +331,10 @@ async def is_owing(query: Query, child: SessionRow) -> bool:
     return row is not None
 
 
-async def list_recorded(query: Query, origin_run: RunId) -> list[Report]:
-    """Results that have arrived and from which something follows now that the run has ended."""
-    return await _list(query, "t.origin_run = ? AND t.stage = 'recorded'", origin_run)
+async def list_recorded(query: Query, origin_run: RunId, *, with_threads: bool = True) -> list[Report]:
+    """Results that have arrived and from which something follows now that the run has ended; see `list_open`."""
+    condition = "t.origin_run = ? AND t.stage = 'recorded'" + _besides(with_threads=with_threads)
+    return await _list(query, condition, origin_run)
 
 
 async def list_awaited(query: Query, waiter: RunId) -> list[Report]:
@@ -335,10 +342,14 @@ async def list_awaited(query: Query, waiter: RunId) -> list[Report]:
     return await _list(query, "t.waiter = ?", waiter)
 
 
-async def wait_for_all(tx: Transaction, run: Run, place: DeliveryContext | None) -> bool:
+async def wait_for_all(tx: Transaction, run: Run, place: DeliveryContext | None, *, with_threads: bool) -> bool:
     """Makes the run wait for every result of `list_open`; returns whether there is one."""
-    count = await tx.change(f"UPDATE reports AS t SET waiter = ? WHERE {_IS_FOR}", (run.id, *_for(run, place)))
-    return count > 0
+    condition = _IS_FOR + _besides(with_threads=with_threads)
+    return await tx.change(f"UPDATE reports AS t SET waiter = ? WHERE {condition}", (run.id, *_for(run, place))) > 0
+
+
+def _besides(*, with_threads: bool) -> str:
+    return "" if with_threads else _IS_WITHOUT_THREAD
 
 
 def _for(run: Run, place: DeliveryContext | None) -> tuple[SqlValue, ...]:

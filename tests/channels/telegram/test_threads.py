@@ -266,3 +266,27 @@ async def test_a_topic_that_was_begun_for_a_sub_agent_which_is_refused_then_says
             await fake.until(lambda: fake.texts(ROOM, topic) == [NOT_BEGUN])
             gates.open("go")
             await bot.settles()
+
+
+@requirement("spawn:4", "spawn:7")
+@pytest.mark.parametrize("more", ['!call gate {"name": "go"}', ""], ids=["ends first", "ends later"])
+async def test_a_sub_agents_sub_agent_in_a_topic_answers_there_alone(
+    open_home: OpenHome, fake: FakeTelegram, more: str
+) -> None:
+    """The run that spawned it does not wait for it, nor begins another one with its result."""
+    gates = Gates()
+    depth: dict[str, Any] = {"agents__defaults__subagents__max_spawn_depth": 3}
+    async with open_bot(open_home, fake, Parts(tools=[gates.tool]), **GROUPS, **depth) as bot:
+        await bot.link_owner()
+        outer = await begin(bot, "!say found it")
+        spawn = to_spawn("!say deeper", thread=True, label="inner")
+        there: Json = {"chat": FORUM, "message_thread_id": outer, "is_topic_message": True}
+        fake.write(f"{spawn}\n{more}\n!say begun", sender=OLGA, **there)
+        await fake.until(lambda: any("deeper" in fake.texts(ROOM, each) for each in fake.topics))
+        gates.open("go")
+        await bot.settles()
+        (inner,) = set(fake.topics) - {outer}
+        assert (fake.texts(ROOM, outer), fake.texts(ROOM, inner)) == (["found it", "begun"], ["deeper"])
+        assert not any("deeper" in each for each in await records(bot)), "the group has what the outer one said"
+        await says(bot, "and more?", topic=inner)
+        assert (fake.texts(ROOM, outer), fake.texts(ROOM, inner)[1:]) == (["found it", "begun"], ["echo: and more?"])

@@ -136,10 +136,11 @@ async def find_owed(tx: Transaction, run: Run, status: RunStatus, *, depth: int)
 
 async def park(tx: Transaction, run: Run) -> list[CancelledContinuation]:
     """Makes the ended run wait for all children of its session; continues at once if they have ended."""
-    came = await spawns.list_recorded(tx, run.id)
+    came = await spawns.list_recorded(tx, run.id, with_threads=run.is_yielding)
     session = await rows.find_by_row(tx, run.session)
     assert session is not None
-    has_open = await spawns.wait_for_all(tx, run, outbox.answers_to(run, session.delivery))
+    place = outbox.answers_to(run, session.delivery)
+    has_open = await spawns.wait_for_all(tx, run, place, with_threads=run.is_yielding)
     for report in came:
         scene = _Scene(report=report, child=None, requester=session)
         await _carry_out(tx, scene, on_yield(report, run.id))

@@ -44,16 +44,19 @@ async def must_park(
 ) -> bool:
     """Whether the run, ending now, waits for children: it yielded, or it owes a result that needs theirs.
 
-    `delivery` is the place of its session's answers.
+    `delivery` is the place of its session's answers. A child in a thread of its own answers there, so only a yield
+    waits for it. Contract: spawn 4.
     """
     if status not in (RunStatus.OK, RunStatus.ERROR) or run.is_cancel_requested:
         return False
     is_asked = run.is_yielding and status is RunStatus.OK
     if not is_asked and (owed is None or not run.has_spawned):
         return False
-    children = await spawns.list_open(tx, run, outbox.answers_to(run, delivery))
+    place = outbox.answers_to(run, delivery)
+    children = await spawns.list_open(tx, run, place, with_threads=is_asked)
     # A run that yielded continues, also with results that a wait in the same step took.
-    has_come = any(is_asked or not report.is_taken for report in await spawns.list_recorded(tx, run.id))
+    come = await spawns.list_recorded(tx, run.id, with_threads=is_asked)
+    has_come = any(is_asked or not report.is_taken for report in come)
     return has_come or any(is_asked or report.origin_run == run.id for report in children)
 
 
