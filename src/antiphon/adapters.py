@@ -142,6 +142,12 @@ class OpenChannels:
         if any(row.channel == name and (row.trouble or "").startswith(FAILED) for row in rows):
             await _note(name, None, inside)
 
+    @property
+    def join_channels(self) -> list[str]:
+        """The open channels that have join links, by name."""
+        opened = (each for each in self._opened.items() if each[0] not in self.broken)
+        return sorted(name for name, connection in opened if type(connection).invite is not OpenChannel.invite)
+
     async def invite(self, name: str, account: str, admit: Admit) -> JoinLink:
         """An invitation to an account of a channel, for one person. Raises `Invalid`, and `Unavailable`."""
         connection = self._opened.get(name)

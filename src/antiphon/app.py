@@ -204,6 +204,7 @@ def _gateway_of(app: App) -> Gateway:
         receivers=app.receivers,
         addresses=app.channels.addresses,
         invite=app.channels.invite,
+        join_channels=app.channels.join_channels,
         public_url=app.config.gateway.public_url,
         rotate_owner_token=rotate,
     )

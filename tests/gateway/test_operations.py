@@ -456,7 +456,10 @@ async def admit_and_route(journey: Journey) -> None:
     assert (await journey.ask("routes.list"))["routes"] == [route]
     await journey.ask("routes.clear", channel="telegram", peer="direct:4711", version=1)
     await journey.ask("link-codes.create", 201)
-    await journey.ask("join-links.create", 201, channel="letter")
+    joining = await journey.ask("join-links.create", 201, channel="letter")
+    assert joining["picture"].startswith("data:image/svg+xml") and joining["link"] == "letter:box"
+    page = (await journey.served.client.get("/page/people")).text
+    assert 'data-address="/join-links"' in page and "<option>letter</option>" in page and "<option>telegram" not in page
 
 
 def walk() -> str:

@@ -1,6 +1,6 @@
 """The services and functions that answer requests."""
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 from msgspec import Struct, field
 
@@ -29,6 +29,8 @@ class Gateway(Struct, frozen=True, kw_only=True):
     """Those of the open channels."""
     invite: Callable[[str, str, Admit], Awaitable[JoinLink]]
     """An invitation to the account of a channel. Raises `Invalid` and `Unavailable`."""
+    join_channels: Sequence[str] = ()
+    """Channels that had such invitations at the start, by name."""
     rotate_owner_token: RotateOwnerToken
     public_url: str | None = None
     """The address under which people reach the gateway, if that is configured."""

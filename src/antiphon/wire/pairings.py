@@ -48,6 +48,8 @@ class LinkCodeShape(Shape, frozen=True, kw_only=True):
 class JoinLinkShape(Shape, frozen=True, kw_only=True):
     link: str
     """To be scanned or opened, once."""
+    picture: str | None = None
+    """The code to scan, as the address of a picture; absent where the package that draws it is not installed."""
     expires_at: int
 
 

@@ -61,7 +61,15 @@ async def create_join_link(request: OperationRequest, params: CreateJoinLink) ->
     await pairings.check_invitation(principal, into=params.into, held=request.scopes)
     admit = partial(pairings.admit_invited, principal, params.into)
     made = await request.gateway.invite(params.channel, params.account, admit)
-    return wire.JoinLinkShape(link=made.link, expires_at=made.expires_at_ms)
+    return wire.JoinLinkShape(link=made.link, picture=_picture_of(made.link), expires_at=made.expires_at_ms)
+
+
+def _picture_of(link: str) -> str | None:
+    try:
+        import segno
+    except ModuleNotFoundError:
+        return None
+    return segno.make(link).svg_data_uri(scale=4)
 
 
 @operation("link-codes.create", Http("POST /link-codes", statuses={201: "The new code."}), scope=TokenScope.ADMIN)

@@ -66,6 +66,7 @@ async def show_people(request: OperationRequest, params: ShowPeople) -> Markup:
     values = {
         "people": [_person(each, str(request.principal)) for each in shown],
         "next": shown[-1].person.id if len(found) > SHOWN else None,
+        "channels": request.gateway.join_channels,
         "roles": [role.value for role in PersonRole],
         "levels": [level.name for level in Level],
         "agents": [(agent.id, titles.agent(agent.id)) for agent in request.services.rules.agents.values()],

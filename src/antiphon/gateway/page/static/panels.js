@@ -86,7 +86,8 @@ async function submitForm(form) {
     }
     if (form.elements.version) form.elements.version.value = answer.version;
     if (shows) {
-      showSecret(find('.shown-secret', form), shows === 'code' ? signInLink(answer.code, answer.publicUrl) : answer[shows]);
+      const shown = shows === 'code' ? signInLink(answer.code, answer.publicUrl) : answer[shows];
+      showSecret(find('.shown-secret', form), shown, answer.picture);
       form.reset();
       arrangeForm(form);
     }
@@ -109,7 +110,9 @@ async function submitForm(form) {
 
 const signInLink = (code, publicUrl) => `${publicUrl ?? location.origin}/#code=${code}`;
 
-function showSecret(element, secret) {
+function showSecret(element, secret, picture) {
+  const image = find('img', element);
+  if (image) Object.assign(image, { src: picture ?? '', hidden: !picture });
   find('code', element).textContent = secret;
   element.hidden = false;
 }
