@@ -1,5 +1,6 @@
 """Fixtures for tests of the gateway: a server that can be stopped and started again, and a browser."""
 
+import sys
 from collections.abc import Generator
 from contextlib import ExitStack
 from pathlib import Path
@@ -52,3 +53,14 @@ def open_context(browser: Browser) -> Generator[OpenContext]:
 def page(open_context: OpenContext, live_gateway: LiveGateway) -> Page:
     """A page that is signed in, in the main chat."""
     return sign_in(open_context(False), live_gateway)
+
+
+@pytest.fixture
+def letters(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A channel of another package, which has join links."""
+    information = tmp_path / "site" / "letter_box-1.0.dist-info"
+    information.mkdir(parents=True)
+    (information / "METADATA").write_text("Metadata-Version: 2.1\nName: letter-box\nVersion: 1.0\n", "utf-8")
+    points = "[antiphon.channels]\nletter = tests.channels.letters:LETTER\n"
+    (information / "entry_points.txt").write_text(points, "utf-8")
+    monkeypatch.setattr(sys, "path", [str(tmp_path / "site"), *sys.path])

@@ -1,7 +1,7 @@
 """A gateway for browsers, which can be stopped and started again."""
 
 import json
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import ExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -73,11 +73,13 @@ async def _serve(
     user_approves: tuple[str, ...],
     *,
     tools: Sequence[DeclaredFunction],
+    channels: Mapping[str, Any],
 ) -> AsyncGenerator[tuple[App, str]]:
     settings: dict[str, Any] = {
         "gateway": {"drain_seconds": 0},
         "access": {"roles": {"user": {"approve": user_approves}}},
         "agents": {"list": [{"id": agent} for agent in ("main", *agents)]},
+        "channels": channels,
     }
     if provider_url is not None:
         settings["providers"] = {"fake": {"base_url": provider_url, "api_key": "k"}}
@@ -102,6 +104,8 @@ class LiveGateway:
     user_approves: tuple[str, ...] = ()
     """The agents whose calls users may approve."""
     tools: Sequence[DeclaredFunction] = TOOLS
+    channels: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """The section of that name in its settings."""
     _stack: ExitStack = field(default_factory=ExitStack)
     _app: App | None = None
     _portal: BlockingPortal | None = None
@@ -110,7 +114,15 @@ class LiveGateway:
         self._portal = self._stack.enter_context(start_blocking_portal("asyncio"))
         port = urlsplit(self.url).port or 0
         served = self._portal.wrap_async_context_manager(
-            _serve(self.home, port, self.agents, self.provider_url, self.user_approves, tools=self.tools)
+            _serve(
+                self.home,
+                port,
+                self.agents,
+                self.provider_url,
+                self.user_approves,
+                tools=self.tools,
+                channels=self.channels,
+            )
         )
         self._app, self.url = self._stack.enter_context(served)
 

@@ -4,7 +4,6 @@ import hashlib
 import hmac
 import json
 import re
-import sys
 from collections.abc import AsyncGenerator, Generator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -306,17 +305,6 @@ SHUT: Json = {
     "when": [{"field": "arguments.sessionKey", "op": "eq", "value": "shut"}],
     "action": "BLOCK",
 }
-
-
-@pytest.fixture
-def letters(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A channel of another package, which has join links."""
-    information = tmp_path / "site" / "letter_box-1.0.dist-info"
-    information.mkdir(parents=True)
-    (information / "METADATA").write_text("Metadata-Version: 2.1\nName: letter-box\nVersion: 1.0\n", "utf-8")
-    points = "[antiphon.channels]\nletter = tests.channels.letters:LETTER\n"
-    (information / "entry_points.txt").write_text(points, "utf-8")
-    monkeypatch.setattr(sys, "path", [str(tmp_path / "site"), *sys.path])
 
 
 @pytest.fixture

@@ -402,3 +402,24 @@ def test_of_several_clicks_while_the_gateway_is_slow_the_last_one_counts(page: P
     expect(page.get_by_role("heading", name="Memory", exact=True, level=1)).to_be_visible()
     expect(page.get_by_text("cannot be reached")).to_have_count(0)
     expect(page).to_have_url(re.compile(r"view=memory"))
+
+
+@pytest.fixture
+def letter_gateway(letters: None, live_gateway: LiveGateway) -> LiveGateway:
+    """With a channel that has join links."""
+    live_gateway.stop()
+    live_gateway.channels = {"letter": {"password": "open", "access": "public"}}
+    live_gateway.start()
+    return live_gateway
+
+
+def test_a_join_link_is_drawn_for_whoever_is_to_scan_it(letter_gateway: LiveGateway, page: Page) -> None:
+    body = open_view(page, "People")
+    form = body.locator(".panel-form").filter(has_text="Whose account it will be")
+    form.get_by_label("Whose account it will be").select_option("owner")
+    form.get_by_role("button", name="Make a code").click()
+    expect(form.locator(".shown-secret code")).to_have_text("letter:box")
+    drawn = form.get_by_role("img", name="The code to scan")
+    expect(drawn).to_be_visible()
+    assert drawn.evaluate("e => e.naturalWidth") > 50
+    pictures(page, "join-link")
