@@ -71,6 +71,8 @@ class AccountLoop(ABC):
         self.intake = Intake(reception, channel=self.channel)
         self._held = HeldMessages(reception, clock)
         self._trouble: str | None = None
+        self._is_noted = False
+        """Whether it is stored; of an earlier process, a trouble may be that is over."""
         self._serving = Trouble(logger, "Serving the account", action="account_failed", means="Its chats wait.")
         self._pauses = pauses
         self._pause = pauses.first
@@ -165,10 +167,12 @@ class AccountLoop(ABC):
 
     async def _note(self, trouble: str | None) -> None:
         """Logs and stores a trouble once when it begins, and once when it is over."""
-        if trouble == self._trouble:
+        if trouble == self._trouble and self._is_noted:
             return
         facts = {"channel": self.channel, "account": self.account}
-        if trouble is None:
+        if trouble == self._trouble:
+            pass  # it was never in trouble here
+        elif trouble is None:
             logger.warning("Account works again", extra={"action": "account_works", **facts})
         else:
             extra = {"action": "account_trouble", "trouble": trouble, **facts}
@@ -177,4 +181,4 @@ class AccountLoop(ABC):
             await self.accounts.note_trouble(self.channel, self.account, trouble)
         except Unavailable:
             return  # the next failure, or the next success, tries again
-        self._trouble = trouble
+        self._trouble, self._is_noted = trouble, True

@@ -47,6 +47,15 @@ class Channel(Protocol):
         ...
 
 
+class TiedChannel(Channel, Protocol):
+    """A channel whose library keeps keys or a connection that only the process has which serves the account."""
+
+    @property
+    def sends_here(self) -> bool:
+        """Whether this process has them now. If not, texts wait for the one that has: nothing fails meanwhile."""
+        ...
+
+
 class LiveChannel(Channel, Protocol):
     """A channel that shows a reply while it is written: its `form.streaming` is not `none`.
 

@@ -7,6 +7,7 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 from anyio import to_thread
@@ -196,3 +197,27 @@ async def test_an_invitation_that_cannot_be(
 ) -> None:
     async with opened(open_home, office, people, home) as (served, _):
         assert (await served.client.post("/join-links", json=asked)).status_code == status
+
+
+@requirement("channels:1")
+async def test_a_home_without_the_keys_of_the_account_says_so_and_sends_nothing(
+    open_home: OpenHome, office: PostOffice, people: DeltaChat, home: Path
+) -> None:
+    async with opened(open_home, office, people, home) as (served, platform):
+        await platform.write("ann", "hello")
+        await until_sees(platform, "ann", lambda seen: seen == ["echo: hello"])
+        (key,) = [each["key"] for each in (await served.client.get("/sessions")).json()["sessions"]]
+        section = platform.section("")
+    (home / "channels" / "deltachat").rename(home / "elsewhere")
+    async with serve(open_home, {"channels": {"deltachat": section}}) as served:
+
+        async def is_told() -> bool:
+            rows = await served.app.inside.accounts.list()
+            return any("copy `channels/deltachat/default`" in (row.trouble or "") for row in rows)
+
+        await until(is_told)
+        await served.client.post(
+            f"/sessions/{quote(key, safe='')}/messages?wait=20", json={"text": "x", "deliver": True}
+        )
+        waiting = (await served.client.get("/deliveries")).json()["deliveries"]
+        assert {(each["status"], each["attempts"]) for each in waiting if each["status"] != "sent"} == {("queued", 0)}

@@ -1,5 +1,6 @@
 """Encrypted rooms, with people whose program encrypts."""
 
+import shutil
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -8,11 +9,13 @@ from typing import cast
 import anyio
 import pytest
 from nio import AsyncClient, AsyncClientConfig, Event, MegolmEvent, RoomMessageText, SyncResponse
+from nio.crypto import encrypt_attachment
 
 from antiphon.channels.matrix.events import NO_KEY
+from antiphon.channels.matrix.settings import OTHER_HOME
 from tests.channels.matrix.conftest import Opened
 from tests.channels.matrix.matrix_platform import MatrixPlatform
-from tests.channels.matrix.synapse import User
+from tests.channels.matrix.synapse import Json, User
 from tests.channels.telegram.bots import until
 from tests.claims import requirement
 from tests.conftest import OpenHome
@@ -50,7 +53,9 @@ class Sealed:
         await self.client.send_to_device_messages()
 
     async def say(self, room: str, text: str) -> None:
-        content = {"msgtype": "m.text", "body": text}
+        await self.send(room, {"msgtype": "m.text", "body": text})
+
+    async def send(self, room: str, content: Json) -> None:
         await self.client.room_send(room, "m.room.message", content, ignore_unverified_devices=True)
 
     async def until_read(self, text: str) -> None:
@@ -87,6 +92,32 @@ async def test_an_encrypted_room_is_read_and_answered(opened: Opened, platform: 
 
 
 @requirement("channels:1")
+async def test_files_of_an_encrypted_room_come_into_the_workspace(
+    opened: Opened, platform: MatrixPlatform, tmp_path: Path
+) -> None:
+    async with opened() as served, sealed(platform, "ann", tmp_path / "ann") as ann:
+        room = await new_room(platform, ann)
+        user, plan = await platform.person("ann"), b"a plan for Ann" * 1_000
+        hidden, key = encrypt_attachment(plan)
+        address = await user.upload(hidden, "application/octet-stream")
+        content = {"msgtype": "m.file", "body": "plan.txt", "info": {"size": len(plan), "mimetype": "text/plain"}}
+        await ann.send(room, {**content, "file": {**key, "url": address}})
+        changed = {**key, "url": address, "hashes": {"sha256": "A" * 43}}
+        await ann.send(room, {**content, "body": "forged.txt", "file": changed})
+        await ann.send(room, {**content, "body": "bare.txt", "file": {"url": address}})
+
+        def says(name: str) -> bool:
+            return any(f"The file {name!r} could not be fetched" in text for text in ann.read)
+
+        with anyio.fail_after(60):
+            while not (says("forged.txt") and says("bare.txt")):
+                await ann.look()
+                await anyio.sleep(0.05)
+        files = [each for each in served.app.home.rglob("*") if each.is_file() and each.name.endswith(".txt")]
+        assert [each.read_bytes() for each in files] == [plan], "only the one that is as it was sent"
+
+
+@requirement("channels:1")
 async def test_keys_outlive_the_process(open_home: OpenHome, platform: MatrixPlatform, tmp_path: Path) -> None:
     settings = {"channels": {"matrix": platform.section()}}
     async with sealed(platform, "ann", tmp_path / "ann") as ann:
@@ -100,6 +131,33 @@ async def test_keys_outlive_the_process(open_home: OpenHome, platform: MatrixPla
             await ann.say(room, "two")
             await ann.until_read("echo: two")
         assert ann.unread == 0
+
+
+@requirement("channels:1")
+async def test_a_home_without_the_keys_of_the_device_says_so(
+    open_home: OpenHome, platform: MatrixPlatform, tmp_path: Path
+) -> None:
+    settings = {"channels": {"matrix": platform.section()}}
+    async with sealed(platform, "ann", tmp_path / "ann") as ann:
+        async with serve(open_home, settings) as served:
+            await ann.say(await new_room(platform, ann), "one")
+            await ann.until_read("echo: one")
+            folder = served.app.home / "channels" / "matrix"
+        kept = folder.rename(folder.with_name("elsewhere"))
+        async with serve(open_home, settings) as served:
+
+            async def is_told() -> bool:
+                return [each.trouble for each in await served.app.inside.accounts.list()] == [OTHER_HOME]
+
+            await until(is_told)
+        shutil.rmtree(folder)
+        kept.rename(folder)
+        async with serve(open_home, settings) as served:
+
+            async def is_over() -> bool:
+                return [each.trouble for each in await served.app.inside.accounts.list()] == [None]
+
+            await until(is_over)
 
 
 @requirement("channels:1")

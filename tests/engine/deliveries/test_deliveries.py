@@ -157,6 +157,22 @@ async def test_a_dropped_text_is_sent_again_under_its_id_after_growing_waits_and
 
 
 @requirement("channels:1")
+async def test_texts_wait_for_the_process_that_has_the_keys(open_home: OpenHome) -> None:
+    class Tied(FakeChannel):
+        sends_here = False
+
+    channel = Tied()
+    async with open_home(parts=Parts(channels=[channel])) as app:
+        await open_chat(app)
+        await say(app, "hello")
+        waiting = await the_only(app)
+        assert (waiting.status, waiting.attempts, channel.asked) == (DeliveryStatus.QUEUED, 0, [])
+        channel.sends_here = True
+        await quiet(app)
+        assert channel.texts == ["hello"]
+
+
+@requirement("channels:1")
 async def test_a_platform_that_acts_and_hangs_gets_the_same_id_again(open_home: OpenHome) -> None:
     clock, channel = ManualClock(), FakeChannel(timeout_seconds=0.05)
     async with open_home(parts=Parts(channels=[channel], clock=clock)) as app:

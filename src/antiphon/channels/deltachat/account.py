@@ -67,6 +67,7 @@ class DeltaChatLoop(AccountLoop):
     async def listen(self, lease: AccountLease) -> None:
         """Runs the core; everything that it has is in the account's folder, which ties the account to this home."""
         async with running_core(self._inside.state_folder(NAME, self.account)) as core:
+            await self._refuse_other_home(core)
             await self._set_up(core)
             own = await core.fingerprint() or ""
             await self.store_name(lease, platform_id=own, name=self._settings.name)
@@ -77,6 +78,16 @@ class DeltaChatLoop(AccountLoop):
                 await self._take_in(core, own, lease)
             finally:
                 self._sender.disconnect()
+
+    async def _refuse_other_home(self, core: Core) -> None:
+        """Raises `CoreFailed` if the account was set up in another home: here it would get other keys."""
+        rows = await self.accounts.list()
+        known = next((each for each in rows if (each.channel, each.account) == (NAME, self.account)), None)
+        if known is not None and known.platform_id and not await core.call("list_transports"):
+            raise CoreFailed(
+                f"Its keys are in another home: copy `channels/{NAME}/{self.account}` from there into this one. "
+                f"To begin anew with other keys, give the account another name, as `channels.{NAME}.accounts.<name>`."
+            )
 
     async def _set_up(self, core: Core) -> None:
         settings = self._settings

@@ -31,7 +31,7 @@ _LOOKED_AT = 30
 
 
 class DeltaChatChannel:
-    """Implements `LiveChannel` for one account."""
+    """Implements `LiveChannel` and `TiedChannel` for one account."""
 
     name = NAME
     timeout_seconds = SEND_SECONDS
@@ -48,6 +48,10 @@ class DeltaChatChannel:
         self._waiting: dict[int, anyio.Event] = {}
         self._chats: dict[str, int] = {}
         """Of people, by their fingerprints."""
+
+    @property
+    def sends_here(self) -> bool:
+        return self._core is not None
 
     async def connect(self, core: Core) -> None:
         self._core = core

@@ -23,7 +23,7 @@ LONGEST_PREVIEW = 200
 
 
 class MatrixChannel:
-    """Implements `LiveChannel` and `ThreadedChannel`, for the account itself or for a bridge that it reaches."""
+    """Implements `LiveChannel`, `ThreadedChannel` and `TiedChannel`, for the account itself or for a bridge of it."""
 
     timeout_seconds = 60.0
 
@@ -33,6 +33,10 @@ class MatrixChannel:
         interval = settings.stream_interval_ms
         self.form = replace(FORM, stream_interval_ms=interval, group_interval_ms=2 * interval)
         self._settings, self._client, self._rooms, self._bridge = settings, client, rooms, bridge
+
+    @property
+    def sends_here(self) -> bool:
+        return self._client.is_listening
 
     async def send(self, delivery: Delivery, part: DeliveryPart) -> str | None:
         """Sends the part, or replaces the message that it names. The transaction makes a repetition the same event."""

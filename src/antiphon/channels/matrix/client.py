@@ -16,7 +16,7 @@ from nio.client.base_client import ENCRYPTION_ENABLED
 from nio.responses import SyncResponse
 
 from antiphon.channels.files import PIECE, read_at_most
-from antiphon.channels.json_facts import Json, find
+from antiphon.channels.json_facts import Json, find, words
 from antiphon.channels.matrix.settings import MatrixSettings
 from antiphon.private_files import create_private_file
 
@@ -91,7 +91,15 @@ class MatrixClient:
         await old.close()
         if ENCRYPTION_ENABLED and me.get("device_id"):
             self._nio.restore_login(me["user_id"], me["device_id"], token)
+            await self._check_keys(me["user_id"], me["device_id"])
         return me["user_id"]
+
+    async def _check_keys(self, user: str, device: str) -> None:
+        """Raises `MatrixError` if the device has other keys than those in the folder."""
+        found = await self.ask("POST", "/keys/query", {"device_keys": {user: [device]}})
+        known = words(found, "device_keys", user, device, "keys", f"curve25519:{device}")
+        if self._nio.olm is not None and known not in ("", self._nio.olm.account.identity_keys["curve25519"]):
+            raise MatrixError("other_home")
 
     async def _sign_in(self, folder: Path, device: str | None) -> Json:
         identifier = {"type": "m.id.user", "user": self.settings.user}

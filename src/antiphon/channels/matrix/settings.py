@@ -18,13 +18,16 @@ LONGEST_TEXT = 4_000
 UNREACHABLE = "The homeserver cannot be reached."
 WRONG_SECRET = "The homeserver does not accept the account's password or access token."
 WRONG_USER = "The access token is another account's than channels.matrix.user."
+OTHER_HOME = "The account was served by a gateway with another home, which has the keys of its device."
 TROUBLES = {
+    "other_home": OTHER_HOME,
     "no_answer": UNREACHABLE,
     "wrong_user": WRONG_USER,
     **dict.fromkeys(("M_UNKNOWN_TOKEN", "M_MISSING_TOKEN", "M_FORBIDDEN", "M_USER_DEACTIVATED"), WRONG_SECRET),
     "M_LIMIT_EXCEEDED": "The homeserver asks to wait: too many requests came from the account.",
 }
 REMEDIES = {
+    OTHER_HOME: "Copy `channels/matrix` from that home into this one, or give this one a device of its own.",
     UNREACHABLE: "Check whether this machine reaches channels.matrix.homeserver: its /_matrix/client/versions answers.",
     WRONG_SECRET: "Set the password, or the access token of a device that is signed in, anew.",
     WRONG_USER: "Set channels.matrix.user to the account of the token, or get a token of that account.",

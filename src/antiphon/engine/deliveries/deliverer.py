@@ -86,6 +86,16 @@ class Withdrawer(Protocol):
     async def withdraw(self, place: DeliveryContext, platform_id: str) -> None: ...
 
 
+@runtime_checkable
+class TiedSender(Protocol):
+    """A sender that needs what only one process has, such as keys."""
+
+    @property
+    def sends_here(self) -> bool:
+        """Whether it is this process. If not, the account's texts wait for the process that has it."""
+        ...
+
+
 class Deliverer(DueLoop[ChannelAccount]):
     """Sends the texts of the accounts that this process serves. Beside each that is being sent stands its account."""
 
@@ -138,7 +148,9 @@ class Deliverer(DueLoop[ChannelAccount]):
     async def settle_due(self) -> float:
         """Begins to send due texts as far as there is room. What a drain leaves is taken over under its ids."""
         busy = Counter(self._at_work.values())
-        open_ = tuple(account for account in self._senders if busy[account] < MAX_OF_ACCOUNT)
+        open_ = tuple(
+            account for account, each in self._senders.items() if busy[account] < MAX_OF_ACCOUNT and _sends_here(each)
+        )
         if not open_ or len(self._at_work) >= MAX_AT_ONCE:
             return SWEEP_SECONDS
         for head in await self._database.read(outbox.list_heads, open_, self._process, self._clock.now_ms()):
@@ -285,6 +297,10 @@ async def _within_time(claimed: Delivery, sender: PartSender, request: Coroutine
     except Exception as error:  # a bug in the adapter must not end the deliverer
         logger.exception("Adapter failed", extra={"action": "delivery_crashed", **_facts(claimed)})
         raise DeliveryFailed("The adapter failed; see the log of Antiphon.") from error
+
+
+def _sends_here(sender: PartSender) -> bool:
+    return not isinstance(sender, TiedSender) or sender.sends_here
 
 
 def _parts_of(claimed: Delivery, form: ChannelForm) -> list[OwnText]:
