@@ -37,6 +37,7 @@ LONG = {
     "channels/telegram/test_kill.py",
     "channels/telegram/test_kill_points.py",
     "channels/telegram/test_other_library.py",
+    "channels/together/test_hour.py",
     "channels/together/test_suite.py",
     "channels/xmpp/test_suite.py",
     "cli/test_chats.py",

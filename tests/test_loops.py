@@ -904,6 +904,7 @@ OF_ONE = {
     "channels/discord/client.py RequestBudget.acquire": "one request",
     "channels/discord/loop.py DiscordLoop._written_since": "one chat",
     "channels/deltachat/core.py Core.next_event": "one event",
+    "channels/deltachat/account.py DeltaChatLoop._wait_for_missed": "one core, likewise",
     "channels/deltachat/account.py DeltaChatLoop._take_in": "one core, after which `_until_it_works` starts another",
     "channels/join_window.py JoinWindow.close_in_time": "the windows of one account, whose channel is served again",
     "channels/email/account.py EmailLoop.listen": "one connection, after which `_until_it_works` calls it again",

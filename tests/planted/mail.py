@@ -8,6 +8,13 @@ RECEPTION = "policy/test_reception.py::"
 
 BUGS = (
     Bug(
+        "what the core of Delta Chat fetches after an outage counts as new",
+        "channels/deltachat/account.py",
+        "FETCH_SECONDS = 20.0",
+        "FETCH_SECONDS = 0.0",
+        "channels/together/test_hour.py::test_an_outage_of_an_hour[deltachat]",
+    ),
+    Bug(
         "what is forwarded in a language that is not known are the sender's words",
         "domain/repeated_words.py",
         "    return len(values) >= 3 and is_written\n",

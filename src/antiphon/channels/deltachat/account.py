@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from antiphon.channels.account_loop import AccountLoop, PlatformTrouble
 from antiphon.channels.catch_up import CatchUp
-from antiphon.channels.deltachat.core import Core, CoreFailed, running_core
+from antiphon.channels.deltachat.core import REMINDED, Core, CoreFailed, running_core
 from antiphon.channels.deltachat.messages import LAST_SPECIAL, SELF, Answer, MessagePosition, read_message
 from antiphon.channels.deltachat.section import NAME, DeltaChatAccount
 from antiphon.channels.deltachat.sender import DeltaChatChannel
@@ -27,6 +27,9 @@ from antiphon.engine.services import Services
 logger = logging.getLogger(__name__)
 _JOINED = 1000
 _SENT = ("MsgDelivered", "MsgFailed")
+_FETCHED = ("ImapInboxIdle", REMINDED)
+FETCH_SECONDS = 20.0
+"""How long fetching what came during an outage may take; what comes later counts as new."""
 
 
 class DeltaChatAccounts(OpenChannel):
@@ -114,7 +117,7 @@ class DeltaChatLoop(AccountLoop):
         last = int(number) if key == own else 0
         await core.call("set_config", "last_msg_id", str(last))
         look = CatchUp(self._settings.catch_up, self.reception, self.accounts, self.clock, lease=lease)
-        missed = [await self._inbound(core, own, each) for each in await core.call("get_next_msgs")]
+        missed = [await self._inbound(core, own, each) for each in await self._wait_for_missed(core)]
         found = [each for each in missed if each is not None]
         await look.take(found, lambda inbound: self._take(core, inbound, lease), is_of_one_chat=False)
         while True:
@@ -123,10 +126,27 @@ class DeltaChatLoop(AccountLoop):
                 inbound = await self._inbound(core, own, int(event["msgId"]))
                 if inbound is not None:
                     await self._take(core, inbound, lease)
-            elif event["kind"] == "SecurejoinInviterProgress" and event["progress"] == _JOINED:
-                await self._admit(core, int(event["contactId"]))
-            elif event["kind"] in _SENT:
-                self._sender.note(int(event["msgId"]))
+            else:
+                await self._note_event(core, event)
+
+    async def _wait_for_missed(self, core: Core) -> list[int]:
+        """What the core has not given out, and what it fetches first from the mailbox."""
+        found: list[int] = await core.call("get_next_msgs")
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(core.remind, FETCH_SECONDS)
+            while (event := await core.next_event())["kind"] not in _FETCHED:
+                if event["kind"] == "IncomingMsg":
+                    found.append(int(event["msgId"]))
+                else:
+                    await self._note_event(core, event)
+            tasks.cancel_scope.cancel()
+        return [*dict.fromkeys(found)]
+
+    async def _note_event(self, core: Core, event: Answer) -> None:
+        if event["kind"] == "SecurejoinInviterProgress" and event["progress"] == _JOINED:
+            await self._admit(core, int(event["contactId"]))
+        elif event["kind"] in _SENT:
+            self._sender.note(int(event["msgId"]))
 
     async def _take(self, core: Core, inbound: Inbound, lease: AccountLease) -> None:
         assert inbound.position is not None

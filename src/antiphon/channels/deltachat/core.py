@@ -21,6 +21,7 @@ CALL_SECONDS = 60.0
 CLOSE_SECONDS = 5.0
 _PROGRAM = "deltachat-rpc-server"
 _END = {"kind": "Ended"}
+REMINDED = "Reminded"
 
 
 class CoreFailed(Exception):
@@ -72,6 +73,11 @@ class Core:
         reached = anyio.Event()
         self._rpc.get_queue(self.account).put(reached)
         return reached
+
+    async def remind(self, seconds: float) -> None:
+        """Puts an event of that kind among the others later: a thread that waits for one cannot be called off."""
+        await anyio.sleep(seconds)
+        self._rpc.get_queue(self.account).put({"kind": REMINDED})
 
     def _watch(self) -> None:
         """Lets `next_event` end once the program does."""
