@@ -70,7 +70,7 @@ class DeltaChatLoop(AccountLoop):
     async def listen(self, lease: AccountLease) -> None:
         """Runs the core; everything that it has is in the account's folder, which ties the account to this home."""
         async with running_core(self._inside.state_folder(NAME, self.account)) as core:
-            await self._refuse_other_home(core)
+            await self._check_home(core)
             await self._set_up(core)
             own = await core.fingerprint() or ""
             await self.store_name(lease, platform_id=own, name=self._settings.name)
@@ -82,7 +82,7 @@ class DeltaChatLoop(AccountLoop):
             finally:
                 self._sender.disconnect()
 
-    async def _refuse_other_home(self, core: Core) -> None:
+    async def _check_home(self, core: Core) -> None:
         """Raises `CoreFailed` if the account was set up in another home: here it would get other keys."""
         rows = await self.accounts.list()
         known = next((each for each in rows if (each.channel, each.account) == (NAME, self.account)), None)
