@@ -7,6 +7,13 @@ SENDING, CHATS, GATEWAY = (f"channels/discord/test_{name}.py::" for name in ("ch
 
 BUGS = (
     Bug(
+        "threads of one title without a message are one",
+        "channels/discord/channel.py",
+        "{message_id or uuid4().hex}",
+        "{message_id or channel}",
+        SENDING + "test_a_thread_without_a_message_of_the_channel_has_one_that_says_its_title",
+    ),
+    Bug(
         "Discord is not asked to recognise a text that is sent again",
         f"{DIRECTORY}/channel.py",
         '"enforce_nonce": True',

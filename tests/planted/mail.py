@@ -12,7 +12,7 @@ BUGS = (
         "channels/deltachat/account.py",
         "FETCH_SECONDS = 20.0",
         "FETCH_SECONDS = 0.0",
-        "channels/together/test_hour.py::test_an_outage_of_an_hour[deltachat]",
+        "channels/together/test_hour.py::test_an_outage_of_an_hour[sqlite-deltachat]",
     ),
     Bug(
         "what is forwarded in a language that is not known are the sender's words",

@@ -8,6 +8,21 @@ NAMES = "channels/telegram/test_chat_names.py::"
 
 BUGS = (
     Bug(
+        "the thread of a deleted sub-agent falls silent",
+        "engine/sessions/deletion.py",
+        "await enqueue_notice(tx, released.place, said_of_deleted(), name=name)",
+        "assert name",
+        "channels/telegram/test_threads.py::"
+        "test_a_topic_whose_sub_agent_is_deleted_is_told_so_and_goes_to_the_chats_agent[sqlite]",
+    ),
+    Bug(
+        "a lost thread unbinds whichever thread its sub-agent has",
+        "engine/access/bindings.py",
+        "if binding is None or lost not in (None, binding.name.thread):",
+        "if binding is None:",
+        "channels/telegram/test_threads.py::test_a_text_for_another_topic_that_is_lost_unbinds_nothing[sqlite]",
+    ),
+    Bug(
         "each picture of an album is a message",
         "domain/joining.py",
         "    if inbound.album is not None and inbound.album == last.album:\n        return True\n",

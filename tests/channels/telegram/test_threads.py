@@ -14,6 +14,7 @@ from antiphon.domain.errors import Denied
 from antiphon.domain.ids import AgentId
 from antiphon.domain.message import text_content
 from antiphon.domain.session import SessionType
+from antiphon.engine.access.bindings import release_thread
 from antiphon.engine.access.places import ChatAddress
 from antiphon.engine.chats.routing import LED_ELSEWHERE
 from antiphon.engine.children.threads import NOT_BEGUN
@@ -26,7 +27,7 @@ from tests.claims import requirement
 from tests.conftest import OpenHome
 from tests.directives import to_spawn, wait_at
 from tests.engine.gates import Gates
-from tests.engine.stage import ManualClock
+from tests.engine.stage import ManualClock, find_session
 from tests.waiting import SECONDS
 
 pytestmark = pytest.mark.anyio
@@ -115,6 +116,33 @@ async def test_a_topic_that_is_deleted_under_a_working_sub_agent_loses_nothing(
         route = [each for each in await bot.app.services.routes.list(OWNER) if each.stored.thread == str(topic)]
         assert [each.stored.session_key for each in route] == [None]
         assert len(await records(bot)) == 2
+
+
+@requirement("spawn:4")
+async def test_a_topic_whose_sub_agent_is_deleted_is_told_so_and_goes_to_the_chats_agent(
+    open_home: OpenHome, fake: FakeTelegram
+) -> None:
+    async with team(open_home, fake) as bot:
+        topic = await begin(bot, "!say begun")
+        sessions = bot.app.services.sessions
+        await sessions.delete(OWNER, sessions.target(await child_of(bot)))
+        await bot.settles()
+        assert "it was deleted" in fake.texts(ROOM, topic)[-1]
+        await says(bot, "who answers?", topic=topic)
+        log = sessions.target(f"agent:main:telegram:group:{ROOM}:topic:{topic}")
+        page = await bot.app.services.history.page(OWNER, log, limit=20)
+        assert any("who answers?" in str(event.message) for event in page.events)
+
+
+@requirement("spawn:4")
+async def test_a_text_for_another_topic_that_is_lost_unbinds_nothing(open_home: OpenHome, fake: FakeTelegram) -> None:
+    async with team(open_home, fake) as bot:
+        topic = await begin(bot, "!say begun")
+        child = (await find_session(bot.app, await child_of(bot))).row
+        assert await bot.app.database.run(release_thread, child, str(topic + 1)) is None
+        await says(bot, "go on", topic=topic)
+        assert fake.texts(ROOM, topic)[-1] == "echo: go on" and len(await records(bot)) == 2
+        assert await bot.app.database.run(release_thread, child, str(topic)) is not None
 
 
 @requirement("spawn:4", "channels:3")
