@@ -3,7 +3,7 @@
 from tests.planted.bug import Bug
 
 KINDS = "channels/test_kinds.py::"
-SUITE = "channels/together/test_suite.py::test_a_channel_does_what_channels_do"
+SUITE = "channels/test_suite.py::test_a_channel_does_what_channels_do"
 
 COMMANDS = "cli/test_channels.py::"
 APPRISE = "channels/apprise/test_apprise.py::"
@@ -91,9 +91,85 @@ BUGS = (
     Bug(
         "an account whose serving failed stays with its process",
         "engine/chats/accounts.py",
-        "            finally:\n                del self._served[lease.name]",
-        "            else:\n                del self._served[lease.name]",
+        "                await self._let_go(lease)\n\n    async def _obtain",
+        "                if has_returned:\n                    await self._let_go(lease)\n\n    async def _obtain",
         "engine/chats/test_holding_accounts.py::test_an_account_is_free_at_once_when_its_serving_ends[sqlite-fails]",
+    ),
+    Bug(
+        "a process renews the lease of one account alone",
+        "engine/chats/accounts.py",
+        "command = KeepUp(claims=claims,",
+        "command = KeepUp(claims=claims[:1],",
+        "engine/chats/test_holding_accounts.py::"
+        "test_a_process_keeps_all_its_accounts_and_asks_for_all_others_in_one_unit[sqlite]",
+    ),
+    Bug(
+        "each account looks for messages that wait by itself",
+        "engine/chats/reception.py",
+        "            if self._looked_at is None or time.monotonic() - self._looked_at >= LOOK_SECONDS:\n",
+        "            if True:\n",
+        "engine/chats/test_held_messages.py::test_one_look_tells_all_accounts_of_a_process_that_nothing_waits[sqlite]",
+    ),
+    Bug(
+        "who followed a join link comes by the next",
+        "channels/join_window.py",
+        "                await self._settle()  # whoever has followed the link before comes by its window\n",
+        "",
+        "channels/test_join_window.py::test_who_followed_a_link_before_the_next_was_made_comes_by_its_window",
+    ),
+    Bug(
+        "when somebody was seen is stored with each message",
+        "engine/access/who.py",
+        " and (who.seen_ms is None or not 0 <= tx.now_ms - who.seen_ms < SEEN_MS):",
+        ":",
+        "engine/chats/test_seen.py::test_an_account_is_seen_to_the_hour_in_chats_and_groups[sqlite]",
+    ),
+    Bug(
+        "a run that waits goes on after the link of its chat was undone",
+        "store/link_undos.py",
+        "    await tx.execute(f\"UPDATE runs SET cancel_requested = 1 WHERE status = 'queued' AND {theirs}\", of)\n",
+        "",
+        "engine/chats/test_three_places.py::"
+        "test_at_each_step_all_is_whose_it_should_be_also_what_waits_in_the_queue[sqlite]",
+    ),
+    Bug(
+        "an owner leads a thread elsewhere without a word",
+        "engine/chats/routing.py",
+        "    if binding is not None:\n        name = ",
+        "    if binding is None:\n        name = ",
+        "channels/telegram/test_threads.py::test_a_topic_that_an_owner_leads_elsewhere_says_so[sqlite]",
+    ),
+    Bug(
+        "a thread is unbound that leads elsewhere by now",
+        "engine/access/bindings.py",
+        "    if not await thread_bindings.delete(tx, binding):\n        return False\n",
+        "    await thread_bindings.delete(tx, binding)\n",
+        "engine/access/test_bindings_at_once.py::"
+        "test_a_thread_that_is_unbound_while_it_is_led_elsewhere_leads_there[sqlite]",
+    ),
+    Bug(
+        "a thread stays empty whose sub-agent was refused",
+        "engine/children/spawn.py",
+        "            await self._database.run(say_not_begun, command.caller, thread)\n",
+        "",
+        "channels/telegram/test_threads.py::"
+        "test_a_topic_that_was_begun_for_a_sub_agent_which_is_refused_then_says_so[sqlite]",
+    ),
+    Bug(
+        "a sub-agent repeats in its thread what another one said in its own",
+        "engine/reports/parking.py",
+        "with_threads=is_asked)\n    # A run",
+        "with_threads=True)\n    # A run",
+        "channels/telegram/test_threads.py::"
+        "test_a_sub_agents_sub_agent_in_a_topic_answers_there_alone[sqlite-ends later]",
+    ),
+    Bug(
+        "a spawn counts as that of a person who was merged since",
+        "engine/children/spawn.py",
+        "await hold_outside(tx, command.caller), command.request",
+        "command.caller, command.request",
+        "engine/calls/test_calls_during_merges.py::"
+        "test_a_call_that_begins_before_the_merge_is_committed_is_the_survivors[sqlite-spawn]",
     ),
     Bug(
         "every installed package is imported",
