@@ -71,10 +71,12 @@ _NUMBERS = count(1)
 class Dovecot:
     """A server; mails are laid into its mailboxes as a delivering server does."""
 
-    def __init__(self, home: Path, *, capability: str = "", certificate: tuple[Path, Path] | None = None) -> None:
+    def __init__(
+        self, home: Path, *, capability: str = "", certificate: tuple[Path, Path] | None = None, port: int = 0
+    ) -> None:
         """`home` has to be a folder into which everybody may look: its login process runs as nobody in particular."""
         self.home = home
-        with socket.create_server(("127.0.0.1", 0)) as taken, socket.create_server(("127.0.0.1", 0)) as other:
+        with socket.create_server(("127.0.0.1", port)) as taken, socket.create_server(("127.0.0.1", 0)) as other:
             self.port: int = taken.getsockname()[1]
             self.sealed_port: int = other.getsockname()[1]
         own = pwd.getpwuid(os.getuid())

@@ -71,7 +71,8 @@ class MailPlatform:
 
     async def post(self, mail: EmailMessage | bytes, envelope_from: str) -> None:
         data = mail if isinstance(mail, bytes) else mail.as_bytes(policy=policy.SMTP.clone(max_line_length=998))
-        client = aiosmtplib.SMTP(hostname="127.0.0.1", port=self.office.port, local_hostname="people.test")
+        host, port = "127.0.0.1", self.office.port
+        client = aiosmtplib.SMTP(hostname=host, port=port, local_hostname="people.test", start_tls=False)
         async with client:
             await client.sendmail(envelope_from, [self.account], data)
 

@@ -34,6 +34,8 @@ class PostOffice:
         self.gone: set[tuple[str, str]] = set()
         """Senders and recipients who take no mails of theirs any more."""
         self.signed_in: list[str] = []
+        self.sealed: dict[str, bool] = {}
+        """Whether the password came over TLS, by who signed in."""
 
     async def handle_RCPT(  # noqa: N802
         self, server: Any, session: Session, envelope: Envelope, address: str, options: Any
@@ -74,6 +76,7 @@ class PostOffice:
 
     def authenticate(self, server: Any, session: Any, envelope: Any, mechanism: str, data: Any) -> AuthResult:
         self.signed_in.append(data.login.decode())
+        self.sealed[data.login.decode()] = session.ssl is not None
         return AuthResult(success=data.password.decode() == PASSWORD)
 
 
