@@ -95,6 +95,19 @@ def test_a_secret_is_asked_for_without_an_echo(home: Path, written: Path, fake: 
     assert stat.S_IMODE(written.stat().st_mode) == 0o600
 
 
+def test_what_a_channel_needs_besides_secrets_is_asked_for_too(home: Path, written: Path) -> None:
+    answers = {"address": "agents@example.org", "imap_host": "127.0.0.1", "authserv_id": "mx.example.org"}
+    with on_terminal("channels", "add", "email", "--set", "plain=true", home=home) as terminal:
+        for name, answer in answers.items():
+            terminal.expect(f"{name}: ")
+            terminal.type(f"{answer}\n")
+        terminal.expect("password (Enter for none): ")
+        terminal.type("correct-horse\n")
+        assert terminal.wait() == 0, terminal.seen
+    section = tomllib.loads(written.read_text("utf-8"))["channels"]["email"]
+    assert section == {**answers, "plain": True, "password": "correct-horse"}
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [

@@ -208,6 +208,8 @@ class ChannelKind(ABC, Generic[S, T]):
     """The type of its section: an `AccountSection`, or a table of them by account."""
     sender: str = "account that sends"
     """What an account to which texts can be sent is, where the section is a table."""
+    required: tuple[str, ...] = ()
+    """Settings besides secrets without which no account works; `antiphon channels add` asks for them."""
     extra: str = ""
     """What brings the client library, as installers name it; `antiphon[<name>]` unless set."""
     chats: ChatForm = PLAIN_CHATS

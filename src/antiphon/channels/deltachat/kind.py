@@ -23,6 +23,7 @@ class DeltaChatKind(ChannelKind[DeltaChatSection, Accounts]):
     title = "Delta Chat"
     section = DeltaChatSection
     about = "An account of Delta Chat, through which people talk to agents; none unless set."
+    required = ("address",)
     abilities = frozenset({Ability.IDS, Ability.KEEPS, Ability.REPLAY, Ability.ACKS, Ability.EDITS})
 
     def read(self, given: Given[DeltaChatSection]) -> Accounts:

@@ -25,6 +25,7 @@ class EmailKind(ChannelKind[EmailSection, Mailboxes]):
     title = "e-mail"
     section = EmailSection
     about = "A mailbox, through which people talk to agents; none unless set."
+    required = ("address", "imap_host", "authserv_id")
     chats = ChatForm(hasty_seconds=60)
     abilities = frozenset({Ability.REPLAY, Ability.ACKS, Ability.FIRSTS, Ability.THREADS})
 

@@ -23,6 +23,7 @@ class MatrixKind(PlatformKind[MatrixSection, tuple[MatrixSettings, ...]]):
     section = MatrixSection
     bot, rooms, remedies = "the account", "room", REMEDIES
     about = "Accounts of Matrix, through which people talk to agents; none unless set."
+    required = ("homeserver", "user")
     abilities = frozenset(Ability) - {Ability.BUTTONS}
 
     def further(self, section: MatrixSection) -> Iterator[FurtherAccount]:

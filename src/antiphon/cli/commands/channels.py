@@ -150,7 +150,7 @@ def _told(listed: "ListedAccount") -> str:
 
 
 def _given(name: str, settings: list[str], variables: list[str]) -> "dict[str, Value]":
-    """The settings as they are written. Secrets that no variable holds are asked for at a terminal."""
+    """The settings as they are written. What is required, and secrets that no variable holds, are asked for."""
     from antiphon.cli.homes.channels import kind_named, secrets_of, settings_of
 
     kind = kind_named(name)
@@ -175,6 +175,9 @@ def _given(name: str, settings: list[str], variables: list[str]) -> "dict[str, V
             raise Invalid(f"Variable is not set: {variable!r}. Set it, and try again.", code="usage")
         written[f"{key}_env"] = variable
     if sys.stdin.isatty():
+        for key in kind.required:
+            if key not in written:
+                written[key] = typer.prompt(key).strip()
         written |= _asked([key for key in secrets if f"{key}_env" not in written])
     return written
 
