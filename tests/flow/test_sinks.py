@@ -44,6 +44,7 @@ ASKED = {
         "engine/access/callers.py::find_caller": "the answers of a caller's session",
         "engine/access/recipients.py::may_leave": "a text for a place",
         "engine/notifications.py::_words": "the words of requests in a notification",
+        "engine/runs/foreign_turns.py::begin_turn": "the prompt of a harness, with its workspace",
         "engine/runs/lifecycle.py::begin_call": "the arguments of a command, with its workspace",
         "engine/schedules/firing.py::may_leave": "the results of a task",
         "policy/exit.py::decide_provider": "a prompt",

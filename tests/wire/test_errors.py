@@ -24,8 +24,8 @@ from antiphon.tools.session_tool import failure_text
 from antiphon.wire.errors import TYPES, status_of, tool_status_of
 from tests.claims import requirement
 
-ENDING = {"PortTaken", "StoreUnusable", "TimedOut", "CommandFailed", "TooFewDescriptors"}
-"""They end a process or a command, and are no answer to a request."""
+ENDING = {"PortTaken", "StoreUnusable", "TimedOut", "CommandFailed", "TooFewDescriptors", "HarnessError", "Diverged"}
+"""They end a process, a command or a run, and are no answer to a request."""
 
 
 def every_error() -> list[type[AntiphonError]]:
