@@ -76,3 +76,10 @@ def prompts_of(home: Path) -> Callable[[], Awaitable[list[list[str]]]]:
         return prompts(home)
 
     return look
+
+
+def exists(path: Path) -> Callable[[], Awaitable[bool]]:
+    async def look() -> bool:
+        return path.exists()
+
+    return look

@@ -157,6 +157,11 @@ class Agent:
             "options": [{"optionId": id, "name": id, "kind": kind} for id, kind in options],
         }
         write({"id": self.asked, "method": "session/request_permission", "params": params})
+        if "dies-asking" in FLAGS and not (HOME / "died").exists():
+            while not (HOME / "die").exists():
+                time.sleep(0.02)
+            (HOME / "died").touch()
+            os._exit(3)
         while True:
             message = read()
             if message.get("method") == "session/cancel":

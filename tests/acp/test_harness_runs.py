@@ -14,7 +14,7 @@ from antiphon.domain.classification import Classification, Level
 from antiphon.domain.errors import Invalid
 from antiphon.domain.message import AssistantMessage, ToolResult
 from antiphon.domain.run import RunStatus
-from tests.acp.stage import asked, decide, effects, live_of, prompts, prompts_of, requests, settings
+from tests.acp.stage import asked, decide, effects, exists, live_of, prompts, prompts_of, requests, settings
 from tests.conftest import OpenHome
 from tests.people import guest
 from tests.story import telling
@@ -137,6 +137,22 @@ async def test_the_stored_answer_counts_once_and_for_the_identical_request_alone
         await decide(story, again)
         assert (await story.end_of(run_id)).status is RunStatus.OK
     assert effects(home) == ["ls", "ls"]
+
+
+async def test_a_harness_that_dies_while_it_asks_is_told_the_answer_in_its_next_process(
+    open_home: OpenHome, home: Path
+) -> None:
+    async with telling(open_home, **settings(home, "dies-asking")) as story:
+        coder = await story.opens("one", agent="coder")
+        run_id = await coder.hears("!ask rm -r build", "!say done")
+        approval = await asked(story)
+        place = home.parent / "harness-home"
+        (place / "die").touch()
+        await story.sees(exists(place / "died"), bool)
+        await decide(story, approval)
+        run = await story.end_of(run_id)
+    assert (run.status, run.reply) == (RunStatus.OK, "rm -r build: yes. done"), run.error
+    assert effects(home) == ["rm -r build"]
 
 
 async def test_an_answer_is_not_for_other_words(open_home: OpenHome, home: Path) -> None:

@@ -22,7 +22,7 @@ ASKED = {
         "engine/deliveries/deliveries.py::claim_delivery": "a text that is sent now",
         "engine/deliveries/outgoing.py::_decide": "a text for a place that an agent chose",
         "engine/deliveries/replies.py::_look": "the reply that a program waits for",
-        "engine/children/spawn.py::plan_thread": "the title of a sub-agent's thread",
+        "engine/children/threads.py::want_thread": "the title of a sub-agent's thread",
     },
     "may_leave": {
         "engine/access/exits.py::leave": "a text of a session for a chat",
