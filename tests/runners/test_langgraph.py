@@ -253,6 +253,17 @@ async def test_the_graphs_own_values_stay_for_the_next_turns_and_are_gone_with_a
         assert await said(session) == "[1]"
 
 
+async def test_a_fork_has_the_graphs_own_values_as_they_were(home: Path) -> None:
+    def node(state: Said) -> Said:
+        return {"said": [len(state.get("said", [])) + 1]}
+
+    async with antiphon.open(home, agents=[agent_of(one_node(node), nothing)]) as app:
+        session = await app.sessions.open("one")
+        assert (await (await session.post("on")).wait(SECONDS)).reply == "[1]"
+        fork = await session.fork()
+        assert [(await (await each.post("on")).wait(SECONDS)).reply for each in (session, fork)] == ["[1, 2]", "[1, 2]"]
+
+
 async def test_a_message_that_joins_a_run_is_answered_in_a_pass_of_its_own_without_repeating_calls(home: Path) -> None:
     begun, go = anyio.Event(), anyio.Event()
     noted: list[str] = []
