@@ -6,7 +6,7 @@ while with the turn open; decided later, the harness is started anew and told. C
 
 import json
 import logging
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 import anyio
@@ -140,13 +140,20 @@ class HarnessRun:
 
     async def _refuse(self) -> RunEnding | None:
         """The end of a run whose harness may not have what it would get, or that has nothing left to spend."""
-        context, session, agent = self._context, self._begun_run.session, self._context.agent
+        context, session = self._context, self._begun_run.session
         # It keeps all that it was told, and reads its workspace; from a network without walls come words of anybody.
         held_before = context.surroundings.join(session.taint).join(session.workspace)
         context.surroundings = held_before if self._is_walled else held_before.distrusted()
         held = await context.find_held(self._rules.sinks)
         if not may_hold(held, context.ceiling):
             return above_ceiling(context, session, held)
+        if (kept := self._kept()) is not None:
+            return kept
+        return await self._find_room()
+
+    def _kept(self) -> RunEnding | None:
+        """The end of a run whose context may not be given to its harness."""
+        context, agent = self._context, self._context.agent
         if isinstance(denied := decide_runner(context.made_of, agent, self._rules.sinks), Deny):
             return failed(denied.rule, f"{denied.reason} Raise acp.agents.{agent.id}.clearance, or reset the session.")
         if not takes(self._clearance, context.made_of):
@@ -155,7 +162,7 @@ class HarnessRun:
                 f"The conversation may not be given to the harness {agent.id!r}: its network leads anywhere. Nothing "
                 f"was given. Set acp.agents.{agent.id}.clearance, or reset the session.",
             )
-        return await self._find_room()
+        return None
 
     @property
     def _clearance(self):
@@ -434,13 +441,21 @@ class HarnessRun:
             if stopped is not None:
                 return stopped
             transcript = await context.read_log()
-        results = {
-            (result.call_seq, result.call_index): result
-            for step in transcript.steps_of(context.run.id)
-            for result in step.results
-            if isinstance(result, ToolResult)
-        }
-        return [results[place] for place in dict.fromkeys(done)]
+        return self._kept() or await self._results_of(dict.fromkeys(done))
+
+    async def _results_of(self, calls: Collection[tuple[int, int]]) -> list[ToolResult]:
+        """The results as a prompt would show them: withheld, or without what rules take out. Contract: flow 2, 9."""
+        context, begun = self._context, self._begun_run
+        seqs = {seq for seq, _ in calls}
+        shown = [entry for entry in context.entries() if isinstance(entry, Step) and entry.seq in seqs]
+        entries, decided = await admit_entries(
+            context, shown, TakingIn(begun.session, begun.judge.standing, self._rules)
+        )
+        if self._decided is not None:
+            self._decided = (*self._decided, *(each for each in decided if each not in self._decided))
+        steps = {entry.seq: entry for entry in entries if isinstance(entry, Step)}
+        found = [steps[seq].results[index] for seq, index in calls]
+        return [result for result in found if isinstance(result, ToolResult)]
 
     # How it ends.
 
