@@ -24,9 +24,10 @@ from antiphon.agents.endings import above_ceiling, failed, spoken_by_yield, yiel
 from antiphon.agents.model import Prompt
 from antiphon.agents.prompting import MadePrompt
 from antiphon.agents.runners.forms import MessageForm, messages_of
-from antiphon.agents.runners.own_tools import Answer, OwnTool, PersonAsked, carry_out, refuse_nested
-from antiphon.agents.runners.recorded import Diverged, DoneCall, DoneStep, Identities, Recorded, canonical
+from antiphon.agents.runners.own_tools import TAKEN, Answer, OwnTool, PersonAsked, carry_out, refuse_nested
+from antiphon.agents.runners.recorded import Diverged, DoneCall, DoneStep, Identities, Recorded, canonical, diverged
 from antiphon.agents.runners.turn import PlannedCall, ToolReply, TurnClosed
+from antiphon.agents.text import bounded_text, whole_text
 from antiphon.agents.toolset import Tool
 from antiphon.domain.agent import MAX_TOOL_FAILURES
 from antiphon.domain.decided import DecidedEntry
@@ -61,6 +62,9 @@ MAX_STEP_BYTES: Final = 1024 * 1024
 """Of the JSON of a step's result."""
 MAX_STATE_BYTES: Final = 4 * 1024 * 1024
 BYTES_PER_TOKEN: Final = 4
+MOST_TOKENS: Final = 10**12
+MOST_USD: Final = 1_000_000
+"""Of one report of usage; more is a mistake."""
 
 Stop = RunEnding | AwaitsApproval
 
@@ -108,22 +112,27 @@ class TurnAttempt:
     # What a turn asks for.
 
     async def messages(self, form: MessageForm) -> list[JsonObject]:
-        self._check_open()
+        self._check_here()
         prompt: Prompt = self._basis.made.prompt
         made = messages_of(prompt, form)
         self._shown_bytes = max(self._shown_bytes, len(json.dumps(made)))
         return made
 
     async def call_all(self, calls: Sequence[PlannedCall], own: OwnTool | None = None) -> list[ToolReply]:
-        self._check_open()
+        self._check_here()
+        if not calls:
+            return []
         refuse_nested(calls[0].name)
         asked = [self._identify(call) for call in calls]
         async with self._lock, self._guarded():
+            if own is not None:
+                await self._refuse_name(own.schema.name)
             return await self._carry_out_all(asked, own)
 
     async def step(self, name: str, function: Callable[[], object], key: str | None) -> JsonValue:
-        self._check_open()
-        id = self._identities.next("s", name, "", key)
+        self._check_here()
+        name = whole_text(str(name))
+        id = self._identities.next("s", name, "", None if key is None else whole_text(key))
         async with self._guarded():
             found = self._basis.recorded.step(id, name)
             if found is None:
@@ -137,13 +146,13 @@ class TurnAttempt:
             raise
         self._check_open()
         async with self._guarded():
-            data: JsonObject = {"id": id, "name": str(name), "result": result}
+            data: JsonObject = {"id": id, "name": name, "result": result}
             await self._context.record([self._event(EventType.STEP_FINISHED, data)])
             self._basis.recorded.steps[id] = DoneStep(name, result)
         return result
 
     async def ask(self, question: str, choices: Sequence[str], key: str | None) -> Answer:
-        self._check_open()
+        self._check_here()
         refuse_nested(ASK_PERSON)
         arguments: JsonObject = {"question": question}
         if choices:
@@ -158,30 +167,32 @@ class TurnAttempt:
         return Answer(is_yes=True, note=note, choice=max(named, key=len) if named else next(iter(choices), None))
 
     async def save(self, text: str) -> None:
-        self._check_open()
+        self._check_here()
+        text = whole_text(str(text))
         if (size := len(text.encode())) > MAX_STATE_BYTES:
             raise TooLarge(
                 f"State of the runner is too large: {size} bytes; the most are {MAX_STATE_BYTES}.",
                 code="state_too_large",
             )
         async with self._guarded():
-            await self._context.save_state(str(text))
+            await self._context.save_state(text)
 
     async def note_usage(self, model: str, tokens: tuple[int, int, int], cost: float | None) -> None:
-        self._check_open()
-        if any(each < 0 for each in tokens) or (cost is not None and cost < 0):
-            raise Invalid("Usage has a negative number.", code="invalid_usage")
+        self._check_here()
+        if not all(_is_count(each) for each in tokens) or not (cost is None or 0 <= cost <= MOST_USD):
+            raise Invalid("Usage is counted in whole tokens and finite dollars, from 0.", code="invalid_usage")
+        model = whole_text(str(model))
         read, written, cached = tokens
         money = None if cost is None else round(cost * 1_000_000)
         usage = Usage(read, written, cached, cost_microusd=money, steps=1)
         self._has_reported = True
-        self._context.model = UsedModel(name=str(model))
+        self._context.model = UsedModel(name=model)
         async with self._guarded():
-            await self._context.record([self._event(EventType.USAGE_REPORTED, {"model": str(model)}, usage)])
+            await self._context.record([self._event(EventType.USAGE_REPORTED, {"model": model}, usage)])
             await self._refuse_over_limits()
 
     async def compact(self, summarise: Callable[[list[JsonObject]], object]) -> bool:
-        self._check_open()
+        self._check_here()
         made, recorded = self._basis.made, self._basis.recorded
         if recorded.has_compacted:
             return False
@@ -189,7 +200,10 @@ class TurnAttempt:
         async def summarised(older: Sequence[Entry]) -> tuple[str, Usage]:
             prompt = made.prompt
             shown = messages_of(Prompt(instructions="", entries=prompt.entries[: _count_shown(older)]), "openai")
-            return str(await carry_out(summarise, shown)), NO_USAGE
+            summary = await carry_out(summarise, shown)
+            if not isinstance(summary, str):
+                raise Invalid(f"Summary is no text: {type(summary).__name__}.", code="runner_answer")
+            return bounded_text(whole_text(str(summary))), NO_USAGE
 
         async with self._guarded():
             done = await compact(self._context, made.entries, summarised)
@@ -200,7 +214,7 @@ class TurnAttempt:
         self._check_open()
         if not isinstance(text, str):  # pyright: ignore[reportUnnecessaryIsInstance] - the program of somebody else
             raise Invalid(f"Runner gave a piece that is no text: {type(text).__name__}.", code="runner_answer")
-        text = str(text)
+        text = whole_text(str(text))
         self._loop.call_soon_threadsafe(self._show, text) if get_ident() != self._thread else self._show(text)
 
     def _show(self, text: str) -> None:
@@ -232,6 +246,7 @@ class TurnAttempt:
 
     async def finish(self, text: str) -> AssistantMessage:
         """The turn's last message, once its runner has returned; calls that it did not make again are closed."""
+        text = bounded_text(whole_text(text))
         transcript = self._context.transcript
         assert transcript is not None
         for call in transcript.open_calls():
@@ -263,6 +278,15 @@ class TurnAttempt:
     def _check_open(self) -> None:
         if self._is_closed:
             raise TurnClosed("The turn is over. Work that outlives it may call nothing in its name.")
+
+    def _check_here(self) -> None:
+        self._check_open()
+        if asyncio.get_running_loop() is not self._loop:
+            raise Invalid(
+                "Turn is awaited on another event loop. Make the runner an `async def`, or call "
+                "`turn.from_thread(turn.messages())`, `turn.call_sync` and the like from its thread.",
+                code="other_loop",
+            )
 
     @asynccontextmanager
     async def _guarded(self) -> AsyncGenerator[None]:
@@ -297,12 +321,27 @@ class TurnAttempt:
             arguments = canonical(cast("JsonObject", to_jsonable_python(call.arguments)))
         except (PydanticSerializationError, ValueError) as error:
             raise Invalid(f"Arguments are no JSON: of {call.name!r}.", code="invalid_arguments") from error
+        call = PlannedCall(
+            name=whole_text(str(call.name)),
+            arguments=call.arguments,
+            key=None if call.key is None else whole_text(call.key),
+        )
         return _IdentifiedCall(self._identities.next("c", call.name, arguments, call.key), call, arguments)
+
+    async def _refuse_name(self, name: str) -> None:
+        """Ends the run for a function with the name of a tool, by which rules and people would take it for that."""
+        if name in TAKEN or self._basis.begun.judge.tools.find(name) is not None:
+            said = f"The runner called a function of its own by the name of a tool: {name[:80]!r}. Rename the function."
+            await self._stop(failed("own_name_taken", said))
 
     async def _carry_out_all(self, asked: Sequence[_IdentifiedCall], tool: Tool | None) -> list[ToolReply]:
         recorded, judge = self._basis.recorded, self._basis.begun.judge
-        found = [recorded.call(each.id, each.call.name, each.arguments) for each in asked]
-        new = [each for each, call in zip(asked, found, strict=True) if call is None]
+        wanted = dict[str, _IdentifiedCall]()
+        for each in asked:
+            first = wanted.setdefault(each.id, each)
+            if (first.call.name, first.arguments) != (each.call.name, each.arguments):
+                raise diverged(first.call.name, each.call.name)
+        new = [each for each in wanted.values() if recorded.call(each.id, each.call.name, each.arguments) is None]
         if new:
             await self._record(new)
         tools = judge.tools
@@ -318,7 +357,7 @@ class TurnAttempt:
     async def _record(self, new: Sequence[_IdentifiedCall]) -> None:
         """Stores the calls as one step, before any of them begins."""
         await self._refuse_over_limits(calls=len(new))
-        parts = tuple(ToolCallPart(call_id=each.id, name=str(each.call.name), arguments=each.arguments) for each in new)
+        parts = tuple(ToolCallPart(call_id=each.id, name=each.call.name, arguments=each.arguments) for each in new)
         seq = await self._context.record_step(self._message(parts))
         for index, part in enumerate(parts):
             self._basis.recorded.begin(DoneCall(message_seq=seq, index=index, part=part))
@@ -400,9 +439,13 @@ async def _never() -> NoReturn:
         await asyncio.get_running_loop().create_future()
 
 
+def _is_count(value: object) -> bool:
+    return isinstance(value, int) and 0 <= value <= MOST_TOKENS
+
+
 def _as_json(name: str, value: object) -> JsonValue:
     try:
-        text = json.dumps(to_jsonable_python(value), ensure_ascii=False)
+        text = whole_text(json.dumps(to_jsonable_python(value), ensure_ascii=False))
     except (PydanticSerializationError, ValueError, TypeError) as error:
         raise Invalid(f"Result of step {name!r} is no JSON: {type(value).__name__}.", code="invalid_step") from error
     if (size := len(text.encode())) > MAX_STEP_BYTES:

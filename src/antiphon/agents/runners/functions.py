@@ -5,8 +5,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from typing import Any, cast
 
 import anyio
-from anyio import to_thread
 
+from antiphon.agents.runners.threads import run_in_thread
 from antiphon.agents.runners.turn import Turn
 from antiphon.domain.errors import Invalid
 
@@ -33,7 +33,7 @@ async def _answer(function: Runner, turn: Turn, threads: anyio.CapacityLimiter) 
         return await _say_all(function(turn), turn)
     if inspect.iscoroutinefunction(target):
         return _text(await function(turn))
-    value = await to_thread.run_sync(_call_plain, function, turn, abandon_on_cancel=True, limiter=threads)
+    value = await run_in_thread(_call_plain, function, turn, limiter=threads)
     if isinstance(value, AsyncIterator):
         return await _say_all(cast("AsyncIterator[object]", value), turn)
     if inspect.isawaitable(value):

@@ -5,13 +5,13 @@ import json
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from contextvars import ContextVar
-from typing import cast
+from typing import Final, cast
 
-from anyio import to_thread
 from msgspec import Struct
 from pydantic_core import to_jsonable_python
 
 from antiphon.agents.model import ToolSchema
+from antiphon.agents.runners.threads import run_in_thread
 from antiphon.agents.text import bounded_text
 from antiphon.agents.toolset import Foreign, ToolContext, ToolOutput, ToolRaised
 from antiphon.domain.agent import Effect
@@ -21,10 +21,15 @@ from antiphon.domain.message import JsonObject
 from antiphon.engine.ledger.run_log import call_name_of
 from antiphon.engine.runs.context import RunContext
 from antiphon.policy.rights import ASK_PERSON
+from antiphon.policy.session_tools import SESSION_TOOLS
+from antiphon.policy.shipped_tools import SHIPPED_TOOLS
 
 logger = logging.getLogger(__name__)
 
 _IN_OWN_FUNCTION: ContextVar[bool] = ContextVar("in_own_function", default=False)
+
+TAKEN: Final = frozenset({*SESSION_TOOLS, *SHIPPED_TOOLS, ASK_PERSON})
+"""Names that no function of a program has: rules, roles and standing approvals go by them."""
 
 OwnFunction = Callable[[JsonObject], Awaitable[object] | object]
 """Takes the arguments as they were recorded and approved."""
@@ -133,7 +138,7 @@ async def carry_out(function: Callable[..., object], *arguments: object) -> obje
     """What the function returns; a plain one runs in a thread."""
     if inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__):
         return await cast("Awaitable[object]", function(*arguments))
-    value = await to_thread.run_sync(function, *arguments, abandon_on_cancel=True)
+    value = await run_in_thread(function, *arguments)
     return await cast("Awaitable[object]", value) if inspect.isawaitable(value) else value
 
 

@@ -13,6 +13,7 @@ from typing import Final, NamedTuple
 
 from msgspec import Struct
 
+from antiphon.agents.text import whole_text
 from antiphon.domain.errors import AntiphonError
 from antiphon.domain.event import Event, EventType
 from antiphon.domain.message import (
@@ -35,6 +36,13 @@ class Diverged(AntiphonError):
     default_code = "runner_diverged"
 
 
+def diverged(before: str, now: str) -> Diverged:
+    return Diverged(
+        f"The runner used one key for two calls: of {before!r} before, and of {now!r} with other arguments or of "
+        "another name now. Give each call a key of its own."
+    )
+
+
 class DoneCall(Struct, frozen=True, kw_only=True):
     """A call that was recorded."""
 
@@ -51,7 +59,7 @@ class DoneStep(NamedTuple):
 
 def canonical(arguments: JsonObject) -> str:
     """The same text for equal arguments."""
-    return json.dumps(arguments, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
+    return whole_text(json.dumps(arguments, ensure_ascii=False, sort_keys=True, separators=(",", ":")))
 
 
 class Identities:
@@ -151,10 +159,7 @@ class Recorded:
         """The call that was recorded under the id. Raises `Diverged` if it was another one."""
         found = self.calls.get(id)
         if found is not None and (found.part.name, canonical(json.loads(found.part.arguments))) != (name, arguments):
-            raise Diverged(
-                f"The runner used one key for two calls: of {found.part.name!r} before, and of {name!r} with other "
-                "arguments or of another name now. Give each call a key of its own."
-            )
+            raise diverged(found.part.name, name)
         return found
 
     def step(self, id: str, name: str) -> DoneStep | None:

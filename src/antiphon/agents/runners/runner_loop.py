@@ -36,7 +36,10 @@ from antiphon.policy.flow import may_hold
 logger = logging.getLogger(__name__)
 
 END_SECONDS: Final = 5.0
-"""How long a runner that is stopped may take to end. Then it is left to itself, and may do nothing for the turn."""
+"""How long a runner that is stopped may take to end."""
+AGAIN: Final = 5
+"""How often, a second apart, it is then stopped once more, as it may have caught that. Then it is left to itself, and
+may do nothing for the turn."""
 THREADS: Final = 64
 """Plain functions that run at the same time; more wait."""
 NO_VALUES = "The answer did not have the form that it was asked for in."
@@ -206,9 +209,12 @@ async def _end(task: "asyncio.Task[str | None]", context: RunContext) -> None:
     if task.done():
         return
     with anyio.CancelScope(shield=True):
-        task.cancel()
-        with suppress(Exception):
-            await asyncio.wait({task}, timeout=END_SECONDS)
+        for seconds in (END_SECONDS, *(1.0,) * AGAIN):
+            task.cancel()
+            with suppress(Exception):
+                await asyncio.wait({task}, timeout=seconds)
+            if task.done():
+                break
     if task.done():
         if not task.cancelled():
             task.exception()  # nobody asks for it any more

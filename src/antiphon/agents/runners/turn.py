@@ -14,6 +14,7 @@ from msgspec import Struct
 
 from antiphon.agents.runners.forms import MessageForm
 from antiphon.agents.runners.own_tools import Answer, AskedTool, OwnFunction, OwnTool
+from antiphon.agents.text import whole_text
 from antiphon.domain.agent import Effect
 from antiphon.domain.message import JsonObject, JsonValue
 
@@ -145,6 +146,7 @@ class Turn:
         Calls are carried out one after the other. `key` names the call among the turn's; unless given, its name,
         arguments and count among equal ones do. Raises `Invalid` for arguments that are no JSON object.
         """
+        name = whole_text(str(name))
         planned = PlannedCall(name=name, arguments=arguments or {}, key=key)
         kind = AskedTool if ask else OwnTool
         own = None if run is None else kind(name, run, frozenset(Effect(each) for each in effects))
