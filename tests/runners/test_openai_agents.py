@@ -17,7 +17,7 @@ from openai.types.responses.response_output_item import McpApprovalRequest
 
 import antiphon
 from antiphon.runners.openai_agents import OpenAIAgents
-from antiphon.runners.openai_session import TurnSession
+from antiphon.runners.openai_session import LoggedSession
 from antiphon.testing import Call, FakeProvider, FakeRequest, Reply, Script, fake_provider
 from tests.runners.asking import asked
 from tests.waiting import SECONDS
@@ -99,7 +99,7 @@ async def test_items_that_are_popped_are_hidden_from_later_turns_and_stay_in_the
     shown: list[list[str]] = []
 
     async def answer(turn: antiphon.Turn) -> str:
-        session = TurnSession(turn)
+        session = LoggedSession(turn)
         if turn.text == "forget":
             assert (await session.pop_item() or {}).get("content") == "answer to two"
         if turn.text == "forget all":
