@@ -81,6 +81,8 @@ CAUSES: Mapping[str, Cause] = {
     "model_clearance": Cause.LIMIT,
     "runner_clearance": Cause.LIMIT,
     "runner_failed": Cause.FAULT,
+    "nested_approval": Cause.FAULT,
+    "nested_call": Cause.FAULT,
     "runner_answer": Cause.FAULT,
     "runner_diverged": Cause.FAULT,
     "acp_stalled": Cause.AWAY,
