@@ -10,9 +10,11 @@ from typing import Any
 
 import pytest
 
+from antiphon.domain.actor import OWNER
+from antiphon.domain.person import PersonRole
 from antiphon.domain.run import RunStatus
 from tests.acp.real import CLAUDE_AGENT, KEY, fake_model, needs_harnesses
-from tests.acp.stage import TALKING, asked, decide, effects
+from tests.acp.stage import TALKING, asked, decide, effects, live_of
 from tests.claims import requirement
 from tests.conftest import OpenHome
 from tests.people import guest
@@ -135,3 +137,20 @@ async def test_claude_code_works_within_walls(open_home: OpenHome, home: Path, t
             assert run.status is RunStatus.OK, run.error
     [made] = home.glob("workspaces/coder/*/made.txt")
     assert made.read_text() == "made\n"
+
+
+async def test_who_is_no_owner_any_more_does_not_go_on_outside_walls(open_home: OpenHome, home: Path) -> None:
+    section = settings()["acp"]["agents"]["coder"] | {"sandbox": {"mode": "off"}}
+    async with telling(open_home, acp={"agents": {"coder": section}}) as story:
+        people = story.app.services.people
+        bob = (await people.invite(OWNER, "Bob", PersonRole.USER)).person
+        await people.change_role(OWNER, bob.id, PersonRole.OWNER)
+        coder = await story.opens("one", agent="coder")
+        run_id = await coder.hears("!ask go on", "!env", principal=bob.principal)
+        approval = await asked(story)
+        await story.sees(live_of(story), len)
+        await people.change_role(OWNER, bob.id, PersonRole.GUEST)
+        await decide(story, approval)
+        run = await story.end_of(run_id)
+    assert run.status is RunStatus.OK, run.error
+    assert '"HOME": "/home/agent"' in (run.reply or "")

@@ -127,6 +127,8 @@ class HarnessRun:
         if transcript.unreadable:
             return unreadable(transcript.unreadable)
         self._is_walled = begun.judge.is_sandboxed or not reaches_all(begun.judge.standing)
+        if self._live is not None and self._live.is_walled is not self._is_walled:
+            await self.end()  # whoever began the run is no owner any more
         refusal = await self._refuse()
         if refusal is not None:
             return refusal
@@ -236,6 +238,7 @@ class HarnessRun:
             self._live = live = await shared.turns.open(context.run, walled(place, shared.run_tools))
         else:
             self._live = live = await shared.turns.open(context.run, unwalled(setting, workspace))
+        live.is_walled = self._is_walled
         port = TOOLS_PORT if self._is_walled else None
         live.offer = await shared.run_tools.offer(_ToolsOfRun(self._begun_run, live), port)
         live.withdraw = shared.run_tools.withdraw

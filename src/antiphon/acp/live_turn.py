@@ -81,6 +81,8 @@ class LiveTurn:
         self.harness: Harness | None = None
         self.walls: Walls | None = None
         self.native_id = ""
+        self.is_walled = False
+        """Whether its process runs within walls."""
         self.recorder = Recorder()
         self.waiting: PermissionRequest | ToolRequest | None = None
         """What its process waits for while it is parked."""
