@@ -147,13 +147,20 @@ class Agent:
         content = [{"type": "content", "content": text(f"content of {rest}")}]
         self.update({**call, "sessionUpdate": "tool_call_update", "status": "completed", "content": content})
 
-    def do_ask(self, rest: str) -> None:
+    def do_edit(self, rest: str) -> None:
+        """Tells what it would write before it asks, and asks with the title alone."""
+        diff = {"type": "diff", "path": "notes", "oldText": "", "newText": rest}
+        call = {"toolCallId": f"call-{os.getpid()}-{self.asked + 1}", "title": "edit notes", "kind": "edit"}
+        self.update({**call, "sessionUpdate": "tool_call", "status": "pending", "content": [diff]})
+        self.do_ask("edit notes", call)
+
+    def do_ask(self, rest: str, told: Message | None = None) -> None:
         self.asked += 1
-        call = {"toolCallId": f"call-{os.getpid()}-{self.asked}", "title": rest, "kind": "execute"}
+        call = told or {"toolCallId": f"call-{os.getpid()}-{self.asked}", "title": rest, "kind": "execute"}
         options = [("always", "allow_always"), ("yes", "allow_once"), ("no", "reject_once")]
         params = {
             "sessionId": self.session,
-            "toolCall": {**call, "rawInput": {"command": rest}},
+            "toolCall": call if told else {**call, "rawInput": {"command": rest}},
             "options": [{"optionId": id, "name": id, "kind": kind} for id, kind in options],
         }
         write({"id": self.asked, "method": "session/request_permission", "params": params})

@@ -65,6 +65,20 @@ async def test_a_request_is_decided_while_the_process_waits(open_home: OpenHome,
     assert len(prompts(home)[0]) == 1
 
 
+async def test_a_request_shows_the_change_that_was_told_before_it(open_home: OpenHome, home: Path) -> None:
+    async with telling(open_home, **settings(home)) as story:
+        coder = await story.opens("one", agent="coder")
+        found: list[str] = []
+        for written in ("all is well", "rm -rf everything"):
+            run_id = await coder.hears(f"!edit {written}")
+            approval = await asked(story)
+            assert written in approval.calls[0].arguments
+            found.append(approval.calls[0].sha256)
+            await decide(story, approval)
+            await story.end_of(run_id)
+        assert found[0] != found[1]
+
+
 async def test_a_denied_request_is_told_so_and_nothing_is_done(open_home: OpenHome, home: Path) -> None:
     async with telling(open_home, **settings(home)) as story:
         coder = await story.opens("one", agent="coder")

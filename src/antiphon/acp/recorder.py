@@ -101,7 +101,13 @@ class Recorder:
         call = self._calls.get(call_id)
         if call is None:
             return {}
-        told: JsonObject = {"title": call.title, "kind": call.kind, "rawInput": call.input, "paths": [*call.paths]}
+        told: JsonObject = {
+            "title": call.title,
+            "kind": call.kind,
+            "rawInput": call.input,
+            "paths": [*call.paths],
+            "content": [*call.content],
+        }
         return {name: value for name, value in told.items() if value}
 
     async def store(self, context: RunContext, calls: Sequence[CalledTool] = ()) -> None:

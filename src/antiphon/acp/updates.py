@@ -55,6 +55,8 @@ class CalledTool:
     output: JsonValue = None
     texts: tuple[str, ...] = ()
     """The texts of its content."""
+    content: tuple[JsonObject, ...] = ()
+    """The texts and changes of its content, as they came."""
     paths: tuple[str, ...] = ()
     """The files that it concerns."""
     raw: JsonObject
@@ -127,6 +129,7 @@ class Calls:
             input=_value(update, "rawInput", known.input if known else None),
             output=_value(update, "rawOutput", known.output if known else None),
             texts=_texts(update) or (known.texts if known else ()),
+            content=_content(update) or (known.content if known else ()),
             paths=_paths(update) or (known.paths if known else ()),
             raw=update,
         )
@@ -211,6 +214,10 @@ def _texts(update: JsonObject) -> tuple[str, ...]:
     blocks: Sequence[JsonObject] = objects_in(update, "content")
     found = (text_in(object_in(block, "content"), "text") for block in blocks if block.get("type") == "content")
     return tuple(text for text in found if text is not None)
+
+
+def _content(update: JsonObject) -> tuple[JsonObject, ...]:
+    return tuple(block for block in objects_in(update, "content") if block.get("type") in ("content", "diff"))
 
 
 def _paths(update: JsonObject) -> tuple[str, ...]:
