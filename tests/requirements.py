@@ -302,12 +302,12 @@ REQUIREMENTS = {
     "peers:4": Requirement("Connecting is off by default, and can be undone.", PEERS),
     "peers:5": Requirement("Permission prompts that a client relays become approvals, decided by persons only.", PEERS),
     # 20. Agents and clients of others
-    "others:1": Requirement("A runner of somebody else carries out runs with every property of our own."),
-    "others:2": Requirement(
-        "ACP harnesses run as agents, and editors reach sessions as ACP agents.", remaining="harnesses as agents"
+    "foreign_agents:1": Requirement("A runner of somebody else carries out runs with every property of our own."),
+    "foreign_agents:2": Requirement("ACP harnesses run as agents, and editors reach sessions as ACP agents."),
+    "foreign_agents:3": Requirement(
+        "OpenAI's forms of requests, within a person's rights.", "not yet, by the contract"
     ),
-    "others:3": Requirement("OpenAI's forms of requests, within a person's rights.", "not yet, by the contract"),
-    "others:4": Requirement("Exporters are sinks with a clearance.", "not yet, by the contract"),
-    "others:5": Requirement("Skills are named per agent and trusted by hash."),
-    "others:6": Requirement("The shipped tools read pages, search the web, read files and run skills."),
+    "foreign_agents:4": Requirement("Exporters are sinks with a clearance.", "not yet, by the contract"),
+    "foreign_agents:5": Requirement("Skills are named per agent and trusted by hash."),
+    "foreign_agents:6": Requirement("The shipped tools read pages, search the web, read files and run skills."),
 }

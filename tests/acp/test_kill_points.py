@@ -97,7 +97,7 @@ def free_port() -> int:
         return taken.getsockname()[1]
 
 
-@requirement("others:2")
+@requirement("foreign_agents:2")
 @pytest.mark.parametrize("unit", POINTS.values(), ids=POINTS)
 def test_a_killed_run_is_gone_on_with_and_done_once(gateway: MortalGateway, tmp_path: Path, unit: str) -> None:
     home = tmp_path / "home"

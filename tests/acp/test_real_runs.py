@@ -24,7 +24,7 @@ def gateway() -> Generator[MortalGateway]:
     found.close()
 
 
-@requirement("others:2", "spawn:6")
+@requirement("foreign_agents:2", "spawn:6")
 @pytest.mark.parametrize("real", [CLAUDE_AGENT, CODEX_AGENT], ids=lambda real: real.name)
 def test_a_spawned_harness_is_killed_while_it_asks_and_its_result_comes_all_the_same(
     gateway: MortalGateway, tmp_path: Path, real: RealHarness

@@ -23,7 +23,7 @@ def config(name: str = "coder", /, **more: Any) -> Config:
     return Config.model_validate({"acp": {"agents": {name: {"command": ["x"], **more}}}})
 
 
-@requirement("others:2")
+@requirement("foreign_agents:2")
 def test_a_harness_is_an_agent_without_a_limit_on_its_time_unless_one_is_set() -> None:
     agent = config().rules().agents[AgentId("coder")]
     assert agent.runtime is AgentRuntime.ACP and agent.limits.time is not None and not agent.limits.time

@@ -30,7 +30,7 @@ def settings(*flags: str, **more: Any) -> dict[str, Any]:
     return {"acp": {"agents": {"coder": {**section, **more}}}}
 
 
-@requirement("others:2")
+@requirement("foreign_agents:2")
 async def test_within_walls_it_answers_keeps_its_home_and_asks(open_home: OpenHome, home: Path) -> None:
     async with telling(open_home, **settings()) as story:
         coder = await story.opens("one", agent="coder")

@@ -9,7 +9,7 @@ from tests.cli.program import antiphon, antiphon_json
 from tests.cli.test_doctor import checks
 from tests.engine.skills.folders import BODY, DESCRIPTION, manifest, write_skill
 
-pytestmark = requirement("others:5", "cli:1")
+pytestmark = requirement("foreign_agents:5", "cli:1")
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from tests.engine.skills.folders import BODY, DESCRIPTION, manifest, write_skill
 from tests.gateway.browsing import WIDTHS, OpenContext, picture, sign_in
 from tests.gateway.served_page import LiveGateway
 
-pytestmark = [pytest.mark.browser, requirement("others:5")]
+pytestmark = [pytest.mark.browser, requirement("foreign_agents:5")]
 
 
 def test_skills_are_trusted_and_removed(open_context: OpenContext, live_gateway: LiveGateway) -> None:

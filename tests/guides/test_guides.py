@@ -29,6 +29,6 @@ def test_a_programmer_follows_the_guide_for_repositories(tmp_path: Path) -> None
     assert not list(tmp_path.rglob("echoed.txt")), "what was refused never reached the server"
 
 
-@requirement("others:5", "others:6", "tasks:1")
+@requirement("foreign_agents:5", "foreign_agents:6", "tasks:1")
 def test_a_household_follows_the_guide_of_its_assistant(tmp_path: Path) -> None:
     Follower(tmp_path, {}).follow("household")

@@ -59,9 +59,9 @@ BUGS = (
     Bug(
         "what a runner's model used does not count until the turn is over",
         _ATTEMPT,
-        'self._event(EventType.USAGE_REPORTED, {"model": str(model)}, usage)])\n'
+        'self._event(EventType.USAGE_REPORTED, {"model": model}, usage)])\n'
         "            await self._refuse_over_limits()\n",
-        'self._event(EventType.USAGE_REPORTED, {"model": str(model)}, usage)])\n',
+        'self._event(EventType.USAGE_REPORTED, {"model": model}, usage)])\n',
         f"{_TESTS}TestUsage::test_usage_counts_at_once_and_the_day_ends_at_its_cap",
     ),
     Bug(

@@ -18,8 +18,8 @@ BUGS = (
     Bug(
         "a lost thread unbinds whichever thread its sub-agent has",
         "engine/access/bindings.py",
-        "if binding is None or lost not in (None, binding.name.thread):",
-        "if binding is None:",
+        "if binding is None or lost not in (None, binding.name.thread) or not await unbind(tx, binding):",
+        "if binding is None or not await unbind(tx, binding):",
         "channels/telegram/test_threads.py::test_a_text_for_another_topic_that_is_lost_unbinds_nothing[sqlite]",
     ),
     Bug(

@@ -12,7 +12,6 @@ from anyio import to_thread
 from openai import AsyncOpenAI
 
 import antiphon
-from antiphon import ToolResult
 from antiphon.domain.session import Source
 from antiphon.testing import Call, FakeProvider, FakeRequest, Reply, Script, fake_provider
 from tests.engine.checkpoints.test_checkpoint_flow import open_with_guests
@@ -230,7 +229,7 @@ async def test_what_a_function_raises_is_told_to_the_model_and_the_run_goes_on(f
     assert "the disk is full" in told or "An error occurred while running the tool" in told
 
 
-async def test_an_agents_own_function_takes_the_place_of_a_tool_of_the_session_and_is_recorded(
+async def test_an_agents_own_function_with_the_name_of_a_tool_of_the_session_is_never_called(
     framework: str, home: Path
 ) -> None:
     class Own(Shop):
@@ -245,8 +244,7 @@ async def test_an_agents_own_function_takes_the_place_of_a_tool_of_the_session_a
 
     shop = Own()
     named = Reply(calls=[Call(name="memory", arguments='{"action": "add"}')])
-    async with opened(home, framework, shop, [named, DONE]) as (app, provider):
+    async with opened(home, framework, shop, [named, DONE]) as (app, _):
         session = await app.sessions.open("one")
-        assert (await (await session.post("remember it")).wait(SECONDS)).reply == "All done."
-        assert results(provider.requests[1]) == ["mine"] and shop.done == ["add"]
-        assert [event.message.tool async for event in session.events() if isinstance(event.message, ToolResult)]
+        run = await (await session.post("remember it")).wait(SECONDS)
+        assert run.code == "own_name_taken" and "memory" in (run.error or "") and not shop.done

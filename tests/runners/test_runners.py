@@ -1,4 +1,4 @@
-"""An agent's runs are carried out by a function of the program. Contract: others 1."""
+"""An agent's runs are carried out by a function of the program. Contract: foreign_agents 1."""
 
 import asyncio
 import sqlite3
@@ -114,7 +114,7 @@ class TestForms:
 
 
 class TestCalls:
-    @requirement("others:1")
+    @requirement("foreign_agents:1")
     async def test_calls_and_steps_are_recorded_and_answer_a_later_attempt(self, home: Path) -> None:
         begun: list[str] = []
 
@@ -376,7 +376,7 @@ class TestFlow:
 
 
 class TestMissingRunners:
-    @requirement("others:1")
+    @requirement("foreign_agents:1")
     async def test_a_home_without_its_code_leaves_the_runs_queued_until_it_is_there_or_forgotten(
         self, home: Path
     ) -> None:

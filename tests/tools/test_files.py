@@ -1,4 +1,4 @@
-"""The files of a session: what a call finds, what it leaves, and what it never follows. Contract: others 6, flow 8."""
+"""The files of a session: what a call finds, leaves, and never follows. Contract: foreign_agents 6, flow 8."""
 
 import json
 import os
@@ -49,7 +49,7 @@ def workspace_of(app: App, session: Session) -> Path:
     return app.workspaces.of_session(session).open()
 
 
-@requirement("others:6")
+@requirement("foreign_agents:6")
 async def test_a_file_is_written_listed_read_and_found(open_home: OpenHome) -> None:
     async with open_home() as app:
         desk = await open_peer(app, "desk")
@@ -299,7 +299,7 @@ async def test_what_is_read_carries_what_the_workspace_was_made_of(open_home: Op
         assert results[-1].classification.integrity is Integrity.UNTRUSTED
 
 
-@requirement("others:6")
+@requirement("foreign_agents:6")
 async def test_the_profile_chat_offers_few_tools_and_leaves_those_of_others_alone(open_home: OpenHome) -> None:
     def look_up(word: str) -> str:
         """Looks a word up."""

@@ -1,6 +1,6 @@
 """Skills as agents use them: offered once they are trusted, read, run in the sandbox alone, and gone when they change.
 
-Contract: others 5.
+Contract: foreign_agents 5.
 """
 
 import json
@@ -66,7 +66,7 @@ async def integrity(character: Character) -> Integrity:
     return (await character.session()).taint.integrity
 
 
-@requirement("others:5")
+@requirement("foreign_agents:5")
 async def test_a_skill_is_offered_once_an_owner_trusts_it_as_it_is(open_home: OpenHome, tmp_path: Path) -> None:
     async with telling(open_home, **NAMED) as story:
         desk = await story.opens("desk")
@@ -85,7 +85,7 @@ async def test_a_skill_is_offered_once_an_owner_trusts_it_as_it_is(open_home: Op
         assert await integrity(desk) is Integrity.TRUSTED, "an owner has read its words"
 
 
-@requirement("others:5")
+@requirement("foreign_agents:5")
 async def test_a_skill_that_changed_is_refused_until_it_is_looked_at_again(open_home: OpenHome, tmp_path: Path) -> None:
     async with telling(open_home, **NAMED) as story:
         desk, app = await story.opens("desk"), story.app
@@ -106,7 +106,7 @@ async def test_a_skill_that_changed_is_refused_until_it_is_looked_at_again(open_
         assert (await reads(desk))["text"] == BODY
 
 
-@requirement("others:5")
+@requirement("foreign_agents:5")
 async def test_what_changes_within_a_run_is_not_read(open_home: OpenHome, tmp_path: Path) -> None:
     async with telling(open_home, **NAMED) as story:
         desk, app = await story.opens("desk"), story.app
@@ -119,7 +119,7 @@ async def test_what_changes_within_a_run_is_not_read(open_home: OpenHome, tmp_pa
         assert answer["code"] == "skill_changed"
 
 
-@requirement("others:5")
+@requirement("foreign_agents:5")
 async def test_what_is_trusted_is_what_was_shown(open_home: OpenHome, tmp_path: Path) -> None:
     async with telling(open_home, **NAMED) as story:
         skills, sha256 = story.app.services.skills, add(story.app, tmp_path)
@@ -136,7 +136,7 @@ async def test_what_is_trusted_is_what_was_shown(open_home: OpenHome, tmp_path: 
                 await skills.remove(OWNER, name)
 
 
-@requirement("others:5")
+@requirement("foreign_agents:5")
 async def test_a_skill_that_is_removed_is_gone_for_all(open_home: OpenHome, tmp_path: Path) -> None:
     async with telling(open_home, **NAMED) as story:
         desk, skills = await story.opens("desk"), story.app.services.skills
@@ -149,7 +149,7 @@ async def test_a_skill_that_is_removed_is_gone_for_all(open_home: OpenHome, tmp_
         assert await offered(story) == [], "its review went with it"
 
 
-@requirement("others:5")
+@requirement("foreign_agents:5")
 async def test_an_agent_has_the_skills_that_its_settings_name(open_home: OpenHome, tmp_path: Path) -> None:
     agents: list[dict[str, Any]] = [
         {"id": "main"},
@@ -170,7 +170,7 @@ async def test_an_agent_has_the_skills_that_its_settings_name(open_home: OpenHom
         assert named == {"walks": ("main", "other"), "talks": ("other",), "unnamed": ()}
 
 
-@requirement("others:5", "flow:2")
+@requirement("foreign_agents:5", "flow:2")
 async def test_a_skill_that_is_offered_without_trust_makes_its_contexts_untrusted(
     open_home: OpenHome, tmp_path: Path
 ) -> None:
@@ -193,7 +193,7 @@ async def test_a_skill_that_is_offered_without_trust_makes_its_contexts_untruste
         assert (await calm.answers(to_call("sent", text="two"))).reply == "two", "nobody is asked"
 
 
-@requirement("others:5")
+@requirement("foreign_agents:5")
 async def test_reading_asks_nobody_and_running_with_a_network_asks_like_a_command(
     open_home: OpenHome, tmp_path: Path
 ) -> None:
@@ -210,7 +210,7 @@ async def test_reading_asks_nobody_and_running_with_a_network_asks_like_a_comman
         assert (await desk.calls("skill", name="walks"))["text"] == BODY
 
 
-@requirement("others:5", "approvals:3")
+@requirement("foreign_agents:5", "approvals:3")
 async def test_a_yes_to_a_program_is_for_the_skill_and_the_workspace_as_they_were(
     open_home: OpenHome, tmp_path: Path
 ) -> None:
@@ -228,7 +228,7 @@ async def test_a_yes_to_a_program_is_for_the_skill_and_the_workspace_as_they_wer
         await story.end_of(run_id)
 
 
-@requirement("others:5")
+@requirement("foreign_agents:5")
 async def test_sub_agents_have_skills_and_guests_only_if_they_are_named(open_home: OpenHome, tmp_path: Path) -> None:
     guest = Principal(PrincipalKind.PERSON, "nowhere:eve")
     for named in ((), ("skill",)):
@@ -244,7 +244,7 @@ async def test_sub_agents_have_skills_and_guests_only_if_they_are_named(open_hom
 
 
 @needs_bubblewrap
-@requirement("others:5", "flow:8")
+@requirement("foreign_agents:5", "flow:8")
 @pytest.mark.parametrize("mode", ["off", "sandboxed", "host"])
 async def test_a_program_runs_in_the_sandbox_whatever_commands_may(
     open_home: OpenHome, tmp_path: Path, mode: str
@@ -266,7 +266,7 @@ async def test_a_program_runs_in_the_sandbox_whatever_commands_may(
         assert await integrity(desk) is Integrity.TRUSTED
 
 
-@requirement("others:5")
+@requirement("foreign_agents:5")
 async def test_without_a_sandbox_no_program_runs(
     open_home: OpenHome, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -290,7 +290,7 @@ RUNAWAY = {
 
 
 @needs_bubblewrap
-@requirement("others:5")
+@requirement("foreign_agents:5")
 @pytest.mark.parametrize("what", RUNAWAY)
 async def test_a_program_that_runs_away_is_stopped(what: str, open_home: OpenHome, tmp_path: Path) -> None:
     code, said = RUNAWAY[what]
@@ -350,7 +350,7 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
 }
 
 
-@requirement("others:5")
+@requirement("foreign_agents:5")
 async def test_what_a_model_may_make_up_is_refused_in_one_sentence(open_home: OpenHome, tmp_path: Path) -> None:
     async with telling(open_home, **NAMED) as story:
         desk, app = await story.opens("desk"), story.app
@@ -365,7 +365,7 @@ async def test_what_a_model_may_make_up_is_refused_in_one_sentence(open_home: Op
             assert answer["code"] == code and answer["error"].isprintable(), (what, answer)
 
 
-@requirement("others:5")
+@requirement("foreign_agents:5")
 async def test_a_long_file_is_read_in_parts_below_64_kib(open_home: OpenHome, tmp_path: Path) -> None:
     async with telling(open_home, **NAMED) as story:
         desk, app = await story.opens("desk"), story.app
@@ -381,7 +381,7 @@ async def test_a_long_file_is_read_in_parts_below_64_kib(open_home: OpenHome, tm
             assert max(len(json.dumps(answer, ensure_ascii=False).encode()) for answer in answers) <= 64 * 1024
 
 
-@requirement("others:5", "access:1")
+@requirement("foreign_agents:5", "access:1")
 async def test_only_owners_decide_about_skills(open_home: OpenHome, tmp_path: Path) -> None:
     async with telling(open_home, **NAMED) as story:
         app, skills = story.app, story.app.services.skills

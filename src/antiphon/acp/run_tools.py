@@ -125,7 +125,9 @@ class RunTools:
         head, body = await connection.read(MAX_BODY_BYTES)
         headers = dict(head.headers)
         kind, _, token = headers.get(b"authorization", b"").decode("latin-1").partition(" ")
-        found = next((run for known, run in self._runs.items() if secrets.compare_digest(known.encode(), token.encode())), None)
+        found = next(
+            (run for known, run in self._runs.items() if secrets.compare_digest(known.encode(), token.encode())), None
+        )
         if kind.lower() != "bearer" or found is None or b"origin" in headers:  # no browser asks here
             raise StatusAlone(401)
         if head.target.partition(b"?")[0] != PATH:

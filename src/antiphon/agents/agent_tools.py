@@ -1,4 +1,4 @@
-"""Tools as one agent has them: those that differ from agent to agent are its own. Contract: others 5."""
+"""Tools as one agent has them: those that differ from agent to agent are its own. Contract: foreign_agents 5."""
 
 from antiphon.agents.reviewed_tools import ReviewedTools
 from antiphon.agents.toolset import ByAgent, Tool, Toolset

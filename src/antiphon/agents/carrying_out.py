@@ -1,7 +1,7 @@
 """Carries out the calls that a run has recorded: judged, asked for, begun, run, and their results stored.
 
 Whoever makes the calls, a model in our own loop or the runner of a program, they go this way. Contract: runs 8,
-approvals 4, others 1.
+approvals 4, foreign_agents 1.
 """
 
 import json

@@ -183,7 +183,7 @@ class Deriving(Protocol):
 
 @runtime_checkable
 class AlwaysAsked(Protocol):
-    """A tool whose calls are questions: each waits for a person's answer. Contract: others 1."""
+    """A tool whose calls are questions: each waits for a person's answer. Contract: foreign_agents 1."""
 
     def question_of(self, arguments: JsonObject) -> str:
         """What the person is asked, in plain sentences."""

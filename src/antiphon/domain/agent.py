@@ -57,7 +57,7 @@ class SandboxMode(StrEnum):
 
 
 class AgentRuntime(StrEnum):
-    """What carries out an agent's runs. Contract: others 1, 2."""
+    """What carries out an agent's runs. Contract: foreign_agents 1, 2."""
 
     LOOP = "loop"
     """Antiphon's own loop, with a model."""

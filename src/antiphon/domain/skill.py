@@ -1,6 +1,6 @@
 """A skill: a folder of instructions and programs in the open format, which an owner trusts by its hash.
 
-Contract: others 5.
+Contract: foreign_agents 5.
 """
 
 import re

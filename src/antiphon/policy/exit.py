@@ -27,7 +27,7 @@ def clearance_of_runner(agent: Agent, sinks: Sinks) -> Classification:
 
 
 def decide_runner(context: Classification, agent: Agent, sinks: Sinks) -> Decision:
-    """Whether the runner or harness of the agent may have the context. Contract: others 1, 2."""
+    """Whether the runner or harness of the agent may have the context. Contract: foreign_agents 1, 2."""
     if takes(clearance_of_runner(agent, sinks), context):
         return ALLOW
     reason = f"The conversation may not be given to what carries out the runs of agent {agent.id!r}. Nothing was given."

@@ -1,4 +1,4 @@
-"""The tools that come with Antiphon and are no session tools, each declared once. Contract: others 6."""
+"""The tools that come with Antiphon and are no session tools, each declared once. Contract: foreign_agents 6."""
 
 from collections.abc import Collection, Mapping
 

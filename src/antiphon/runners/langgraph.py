@@ -1,4 +1,4 @@
-"""Runs a graph of LangGraph as a turn: `run_graph`, `record_calls`, `RecordedModel`. Contract: others 1."""
+"""Runs a graph of LangGraph as a turn: `run_graph`, `record_calls`, `RecordedModel`. Contract: foreign_agents 1."""
 
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Keeps the checkpoints of a graph of LangGraph as the state of the turn's agent. Contract: others 1."""
+"""Keeps the checkpoints of a graph of LangGraph as the state of the turn's agent. Contract: foreign_agents 1."""
 
 import asyncio
 import base64

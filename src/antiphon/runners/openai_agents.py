@@ -2,7 +2,7 @@
 
     antiphon.Agent("support", runner=OpenAIAgents(agents.Agent("support")))
 
-What needs an approval pauses the SDK's run, whose state is kept beside the log. Contract: others 1.
+What needs an approval pauses the SDK's run, whose state is kept beside the log. Contract: foreign_agents 1.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""The conversation of a turn as a `Session` of the OpenAI Agents SDK. Contract: others 1."""
+"""The conversation of a turn as a `Session` of the OpenAI Agents SDK. Contract: foreign_agents 1."""
 
 import json
 from collections.abc import Sequence

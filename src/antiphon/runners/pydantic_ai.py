@@ -2,7 +2,7 @@
 
     antiphon.Agent("support", runner=PydanticAI(pydantic_ai.Agent("openai:gpt-5")))
 
-It is an engine for pydantic-ai's durable execution. Contract: others 1.
+It is an engine for pydantic-ai's durable execution. Contract: foreign_agents 1.
 """
 
 from base64 import b64decode

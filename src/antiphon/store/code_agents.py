@@ -1,4 +1,4 @@
-"""Agents whose runners are given in code, as processes that had the code said. Contract: others 1."""
+"""Agents whose runners are given in code, as processes that had the code said. Contract: foreign_agents 1."""
 
 from collections.abc import Mapping
 

@@ -1,4 +1,4 @@
-"""The texts that runners keep in sessions. Contract: others 1."""
+"""The texts that runners keep in sessions. Contract: foreign_agents 1."""
 
 import zlib
 

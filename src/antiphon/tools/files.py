@@ -1,4 +1,4 @@
-"""`files`: lists, reads, writes and searches the files of the caller's workspace. Contract: others 6."""
+"""`files`: lists, reads, writes and searches the files of the caller's workspace. Contract: foreign_agents 6."""
 
 import json
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""`skill`: reads skills, and runs their programs in a sandbox. Contract: others 5."""
+"""`skill`: reads skills, and runs their programs in a sandbox. Contract: foreign_agents 5."""
 
 import shlex
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,4 @@
-"""The JSON of skills, and of what an owner decided about them. Contract: others 5."""
+"""The JSON of skills, and of what an owner decided about them. Contract: foreign_agents 5."""
 
 from collections.abc import Mapping, Sequence
 

@@ -1,7 +1,7 @@
 """A day of a person with an assistant on the phone: pages, tasks with a place, files and a skill.
 
 The model understands a few sentences, as one would; everything else is the real thing, with the fake Telegram and a web
-server behind names of its own. Contract: tasks 1, others 5, 6.
+server behind names of its own. Contract: tasks 1, foreign_agents 5, 6.
 """
 
 import json
@@ -88,7 +88,7 @@ class Assistant:
         return last.get("error") or last.get("stdout") or f"Done: {last['status']}"
 
 
-@requirement("tasks:1", "others:5", "others:6")
+@requirement("tasks:1", "foreign_agents:5", "foreign_agents:6")
 @needs_bubblewrap
 async def test_a_day_with_an_assistant_holds_no_surprise(
     open_home: OpenHome, fake: FakeTelegram, tmp_path: Path

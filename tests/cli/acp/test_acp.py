@@ -25,7 +25,7 @@ from tests.cli.acp.editors import CWD, editing, is_running, messages, token_of, 
 from tests.cli.program import SOURCES, antiphon, antiphon_json, serving
 from tests.directives import to_call, to_spawn
 
-pytestmark = [pytest.mark.anyio, requirement("others:2", "cli:1")]
+pytestmark = [pytest.mark.anyio, requirement("foreign_agents:2", "cli:1")]
 
 PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 

@@ -12,7 +12,7 @@ from tests.cli.program import COMMAND, antiphon_json, environment, serving
 from tests.directives import to_call
 from tests.waiting import PROCESS_SECONDS
 
-pytestmark = requirement("others:2")
+pytestmark = requirement("foreign_agents:2")
 
 CLIENTS = Path(__file__).parents[3] / ".venv" / "acp"
 ACPX = CLIENTS / "node_modules" / "acpx" / "dist" / "cli.js"

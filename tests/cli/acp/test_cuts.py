@@ -14,7 +14,7 @@ from tests.cli.acp.editors import COMMAND_CALL, CONFIG, editing, until_running
 from tests.cli.program import serving
 from tests.directives import to_call
 
-pytestmark = [pytest.mark.anyio, requirement("others:2")]
+pytestmark = [pytest.mark.anyio, requirement("foreign_agents:2")]
 
 
 async def test_a_gateway_that_is_killed_and_restarted_doubles_and_loses_nothing(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from tests.claims import requirement
 from tests.cli.acp.editors import COMMAND_CALL, CONFIG, editing, token_of
 from tests.cli.program import antiphon, antiphon_json, serving
 
-pytestmark = [pytest.mark.anyio, requirement("others:2")]
+pytestmark = [pytest.mark.anyio, requirement("foreign_agents:2")]
 
 
 async def test_a_call_that_waits_for_a_yes_asks_in_the_editor(home: Path) -> None:

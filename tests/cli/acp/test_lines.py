@@ -14,7 +14,7 @@ from tests.cli.program import COMMAND, SOURCES, environment
 from tests.processes import ending
 from tests.waiting import PROCESS_SECONDS
 
-pytestmark = [pytest.mark.anyio, requirement("others:2")]
+pytestmark = [pytest.mark.anyio, requirement("foreign_agents:2")]
 
 
 async def test_garbage_is_answered_and_the_next_request_too(home: Path) -> None:

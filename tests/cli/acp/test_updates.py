@@ -6,7 +6,7 @@ from antiphon.cli.acp.updates import SessionUpdates, Update
 from tests.claims import requirement
 from tests.cli.acp.editors import said_in
 
-pytestmark = requirement("others:2")
+pytestmark = requirement("foreign_agents:2")
 
 
 class Shown:

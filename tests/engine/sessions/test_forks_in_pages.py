@@ -108,6 +108,9 @@ class _Weighing:
         self._weigh(parameters)
         return await self._tx.fetch_one(statement, parameters)
 
+    async def fetch_held(self, statement: str, parameters: Sequence[SqlValue] = ()) -> Row | None:
+        return await self._tx.fetch_held(statement, parameters)
+
     async def fetch_all(self, statement: str, parameters: Sequence[SqlValue] = ()) -> list[Row]:
         return await self._tx.fetch_all(statement, parameters)
 

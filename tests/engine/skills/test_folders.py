@@ -26,7 +26,7 @@ def folders(tmp_path: Path) -> SkillFolders:
     return SkillFolders(home / "skills")
 
 
-@requirement("others:5")
+@requirement("foreign_agents:5")
 def test_a_folder_is_copied_with_its_programs_and_without_anything_else(tmp_path: Path, folders: SkillFolders) -> None:
     more = (
         "license: MIT\ncompatibility: Needs a map.\nmetadata:\n  author: ann\n  version: 1.0\n"
@@ -200,7 +200,7 @@ HOSTILE: dict[str, tuple[Deed, str]] = {
 }
 
 
-@requirement("others:5")
+@requirement("foreign_agents:5")
 @pytest.mark.parametrize("what", HOSTILE)
 def test_a_hostile_folder_is_refused_and_leaves_nothing(what: str, tmp_path: Path, folders: SkillFolders) -> None:
     deed, said = HOSTILE[what]
@@ -217,7 +217,7 @@ def test_a_hostile_folder_is_refused_and_leaves_nothing(what: str, tmp_path: Pat
     assert folders.names() == [] and not folders.directory.exists()
 
 
-@requirement("others:5")
+@requirement("foreign_agents:5")
 @pytest.mark.parametrize("what", ["a link out of the folder", "a pipe", "setuid", "a YAML bomb", "100,000 files"])
 def test_what_becomes_hostile_in_the_home_is_no_skill_any_more(
     what: str, tmp_path: Path, folders: SkillFolders
@@ -265,7 +265,7 @@ CHANGES: dict[str, Deed] = {
 }
 
 
-@requirement("others:5")
+@requirement("foreign_agents:5")
 @pytest.mark.parametrize("what", CHANGES)
 def test_whatever_changes_makes_another_hash(what: str, tmp_path: Path, folders: SkillFolders) -> None:
     skill = folders.add(write_skill(tmp_path))
@@ -308,7 +308,7 @@ def test_a_folder_that_has_just_changed_is_read_anew(tmp_path: Path, folders: Sk
     assert folders.find("walks") is not folders.find("walks")
 
 
-@requirement("others:5")
+@requirement("foreign_agents:5")
 def test_a_file_that_grows_while_it_is_read_is_refused(
     tmp_path: Path, folders: SkillFolders, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -330,7 +330,7 @@ def test_a_file_that_grows_while_it_is_read_is_refused(
     assert folders.names() == []
 
 
-@requirement("others:5")
+@requirement("foreign_agents:5")
 def test_what_is_copied_is_what_was_hashed(
     tmp_path: Path, folders: SkillFolders, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -373,7 +373,7 @@ def test_a_file_that_the_skill_does_not_have_is_not_found(path: str, tmp_path: P
     assert refused.value.code == "skill_file_not_found"
 
 
-@requirement("others:5")
+@requirement("foreign_agents:5")
 def test_a_file_is_read_as_it_was_trusted_or_not_at_all(tmp_path: Path, folders: SkillFolders) -> None:
     skill = folders.add(write_skill(tmp_path))
     place = folders.directory / "walks" / "references"

@@ -311,7 +311,7 @@ async def _append_silently(tx: Transaction, session: Session, event: NewEvent) -
         now_ms, now, request_id, new_id, random_hex = tx.now_ms, tx.now, tx.request_id, tx.new_id, tx.random_hex
         fetch_one, fetch_all, execute, change = tx.fetch_one, tx.fetch_all, tx.execute, tx.change
         dispatch, interrupt, attempt, keep, hold = tx.dispatch, tx.interrupt, tx.attempt, tx.keep, tx.hold
-        process = tx.process
+        process, fetch_held = tx.process, tx.fetch_held
 
         def wake(self, session: SessionRow) -> None:
             return

@@ -327,7 +327,7 @@ class AccountClaim(Kind):
 
     def writes(self, held: Claim) -> Sequence[Callable[[Transaction], Awaitable[object]]]:
         return (
-            lambda tx: channel_accounts.extend(tx, held, self._now + 2 * LEASE_MS),
+            lambda tx: channel_accounts.extend_all(tx, [held], self._now + 2 * LEASE_MS),
             lambda tx: channel_accounts.keep(tx, held),
             lambda tx: channel_accounts.set_name(tx, held, "1", "bot"),
             lambda tx: channel_accounts.release(tx, held),

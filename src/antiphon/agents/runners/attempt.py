@@ -1,7 +1,7 @@
 """One attempt at a turn: the runner is called from its beginning, and what it asks for is recorded and carried out.
 
 The attempt is over when the runner returns, or when the runtime stops it from outside: at a call that needs a yes, a
-limit, or the loss of the run. What it waits for then never returns. Contract: others 1.
+limit, or the loss of the run. What it waits for then never returns. Contract: foreign_agents 1.
 """
 
 import asyncio

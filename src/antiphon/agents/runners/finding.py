@@ -1,4 +1,4 @@
-"""Finds the runners that settings name: functions of modules, and entry points. Contract: others 1."""
+"""Finds the runners that settings name: functions of modules, and entry points. Contract: foreign_agents 1."""
 
 import logging
 from collections.abc import Iterable, Mapping

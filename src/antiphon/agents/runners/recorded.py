@@ -1,7 +1,7 @@
 """What a run's runner has done so far, by which it goes on when it is called again from its beginning.
 
 A call or step is known by its pass, and in it by its key, or else by its name, its arguments and its count among
-equal ones. All of it belongs to the first run of a chain of continuations. Contract: others 1.
+equal ones. All of it belongs to the first run of a chain of continuations. Contract: foreign_agents 1.
 """
 
 import hashlib

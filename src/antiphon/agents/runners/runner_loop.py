@@ -1,4 +1,4 @@
-"""Carries out the runs of agents that have a runner of their own. Contract: others 1."""
+"""Carries out the runs of agents that have a runner of their own. Contract: foreign_agents 1."""
 
 import asyncio
 import logging

@@ -1,4 +1,4 @@
-"""Runs plain functions of programs in threads that never keep the process from ending. Contract: others 1."""
+"""Runs plain functions of programs in threads that never keep the process from ending. Contract: foreign_agents 1."""
 
 import asyncio
 from collections.abc import Callable

@@ -1,7 +1,7 @@
 """What a runner gets: one turn of a session, with the means to call tools, keep results and ask people.
 
 A turn that goes on after a crash or an approval calls its runner again from its beginning: calls and steps that were
-recorded return what they returned before. Contract: others 1.
+recorded return what they returned before. Contract: foreign_agents 1.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""Antiphon as an agent of the protocol: what an editor may ask. Contract: others 2."""
+"""Antiphon as an agent of the protocol: what an editor may ask. Contract: foreign_agents 2."""
 
 import logging
 from collections.abc import Sequence

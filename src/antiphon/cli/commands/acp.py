@@ -1,4 +1,4 @@
-"""`antiphon acp`: sessions for editors, over standard input and output. Contract: others 2."""
+"""`antiphon acp`: sessions for editors, over standard input and output. Contract: foreign_agents 2."""
 
 import os
 from typing import Annotated

@@ -1,4 +1,4 @@
-"""`antiphon agents`: which there are, and what carries out their runs. Contract: others 1."""
+"""`antiphon agents`: which there are, and what carries out their runs. Contract: foreign_agents 1."""
 
 from typing import TYPE_CHECKING, Annotated
 

@@ -1,4 +1,4 @@
-"""`antiphon skills`: folders of instructions and programs for agents, trusted by their hashes. Contract: others 5."""
+"""`antiphon skills`: folders of instructions and programs, trusted by their hashes. Contract: foreign_agents 5."""
 
 import sys
 from collections.abc import Iterator

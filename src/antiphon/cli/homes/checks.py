@@ -518,7 +518,7 @@ def _skills(home: Path, config: Config, reviewed: Mapping[str, str]) -> Iterator
 
 
 def _runners(config: Config, given: Mapping[str, int]) -> Iterator[CheckResult]:
-    """Agents whose runs stay queued, because no process has their runners. Contract: others 1."""
+    """Agents whose runs stay queued, because no process has their runners. Contract: foreign_agents 1."""
     agents = config.agent_map()
     for id, error in find_runners(agents.values(), {}).missing.items():
         remedy = "Correct agents.list[].runner, or install its package. Its runs stay queued; other agents run."

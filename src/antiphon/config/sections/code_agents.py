@@ -1,4 +1,4 @@
-"""Agents that a program gives in code. Contract: others 1."""
+"""Agents that a program gives in code. Contract: foreign_agents 1."""
 
 from collections.abc import Callable
 from typing import Any

@@ -1,4 +1,4 @@
-"""What a chain of runs has recorded: a run, and those that it continues. Contract: approvals 2, others 1."""
+"""What a chain of runs has recorded: a run, and those that it continues. Contract: approvals 2, foreign_agents 1."""
 
 from antiphon.domain.event import Event
 from antiphon.domain.run import Run

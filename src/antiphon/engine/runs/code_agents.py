@@ -1,4 +1,4 @@
-"""Agents whose runners some process lacks: their runs wait for a process that has them. Contract: others 1."""
+"""Agents whose runners some process lacks: their runs wait for a process that has them. Contract: foreign_agents 1."""
 
 from collections.abc import Sequence
 

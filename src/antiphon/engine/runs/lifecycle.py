@@ -136,7 +136,7 @@ async def _deadline(tx: Transaction, found: InLog, claimant: Claimant) -> dateti
 async def _is_for_others(query: Query, run: Run, claimant: Claimant) -> bool:
     """Whether the run waits for a process that can carry it out: its agent is given in code, say, that is not here.
 
-    Contract: others 1.
+    Contract: foreign_agents 1.
     """
     if run.agent_id in claimant.time_limits:
         return False

@@ -381,7 +381,7 @@ async def _store(
 
 
 async def _copy_state(tx: Transaction, judged: _Judged, session: Session) -> None:
-    """What the runner of the agent had kept by then goes along. Contract: others 1."""
+    """What the runner of the agent had kept by then goes along. Contract: foreign_agents 1."""
     source, basis = judged.found.session, judged.basis
     state = await runner_states.find(tx, StateName(source.row, basis.incarnation, source.agent_id))
     if state is None or state.seq > basis.up_to or not may_hold(state.made_of, judged.found.grant.clearance):

@@ -1,4 +1,4 @@
-"""What a session reads and writes in its workspace, besides by commands. Contract: others 6, flow 8.
+"""What a session reads and writes in its workspace, besides by commands. Contract: foreign_agents 6, flow 8.
 
 Agents and their commands control what lies there: nothing here follows a link, and only regular files are opened.
 Every function blocks.

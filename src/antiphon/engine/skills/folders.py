@@ -1,4 +1,4 @@
-"""The folders of a home's skills. Contract: others 5.
+"""The folders of a home's skills. Contract: foreign_agents 5.
 
 Whoever made a folder may have put anything into it, so nothing here follows a link: every step uses the descriptor of
 the directory above. What is hashed are the very bytes that are copied, so that nothing changes between the two.

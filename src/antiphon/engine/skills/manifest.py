@@ -1,4 +1,4 @@
-"""Reads `SKILL.md`: the front matter in a small part of YAML, and the instructions below it. Contract: others 5.
+"""Reads `SKILL.md`: front matter in a small part of YAML, and the instructions below it. Contract: foreign_agents 5.
 
 Of YAML there are only mappings, lists and texts here: no aliases, which could grow a small text to gigabytes, no tags,
 which could name types of this program, and no numbers or dates, so that nothing is written in two ways.

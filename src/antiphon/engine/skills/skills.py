@@ -1,4 +1,4 @@
-"""Skills of agents: what lies in the home, and what an owner decided about it. Contract: others 5."""
+"""Skills of agents: what lies in the home, and what an owner decided about it. Contract: foreign_agents 5."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path

@@ -52,7 +52,7 @@ class StatusView(Struct, frozen=True):
     """The principal of its newest run; None if it has had none."""
     active_run: RunId | None
     is_runner_missing: bool = False
-    """Whether its agent's runner is not there, so that its runs wait. Contract: others 1."""
+    """Whether its agent's runner is not there, so that its runs wait. Contract: foreign_agents 1."""
 
 
 class AgentsView(Struct, frozen=True):

@@ -1,4 +1,4 @@
-"""Operations on agents. Contract: gateway 4, others 1."""
+"""Operations on agents. Contract: gateway 4, foreign_agents 1."""
 
 from typing import Annotated
 

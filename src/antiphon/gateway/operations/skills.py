@@ -1,4 +1,4 @@
-"""Operations on skills: what lies in the gateway's home, and what an owner decided about it. Contract: others 5."""
+"""Operations on skills: what lies in the gateway's home, and what an owner decided. Contract: foreign_agents 5."""
 
 from typing import Any
 

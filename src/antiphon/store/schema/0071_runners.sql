@@ -1,11 +1,11 @@
--- Agents whose runners are given in code: without the code, their runs stay queued. Contract: others 1.
+-- Agents whose runners are given in code: without the code, their runs stay queued. Contract: foreign_agents 1.
 CREATE TABLE code_agents (
   id TEXT PRIMARY KEY,
   -- The name of the runner.
   runner TEXT NOT NULL,
   seen_at BIGINT NOT NULL
 ) $without_rowid;
--- The newest state that the runner of an agent keeps in a session's incarnation. Contract: others 1.
+-- The newest state that the runner of an agent keeps in a session's incarnation. Contract: foreign_agents 1.
 CREATE TABLE runner_states (
   -- The session's number.
   session BIGINT NOT NULL,
