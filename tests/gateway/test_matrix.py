@@ -457,7 +457,7 @@ async def connected(stack: AsyncExitStack, url: str, secret: str | None) -> Spea
 ALWAYS_MISSING = (
     *(TargetKind.DELIVERY, TargetKind.APPROVAL, TargetKind.STANDING_APPROVAL),
     *(TargetKind.PAIRING, TargetKind.GROUP, TargetKind.NOTE, TargetKind.TASK),
-    *(TargetKind.TOOLS, TargetKind.SKILL, TargetKind.TRUSTED_CONTENT, TargetKind.RULE),
+    *(TargetKind.TOOLS, TargetKind.SKILL, TargetKind.TRUSTED_CONTENT, TargetKind.RULE, TargetKind.AGENT),
 )
 """Of these there are none here."""
 

@@ -307,7 +307,8 @@ COMMITS = [(name, unit) for name, story in stories().items() for unit in story.c
 CALLS = [(name, call, fault) for name, story in stories().items() for call in story.calls for fault in DEADLY]
 ELSEWHERE = {
     "keep": "a sign of life",
-    "extend": "keeps the account at this process",
+    "keep_up": "keeps the accounts at this process",
+    "set_trouble": "what ails the account, for `doctor`",
     "delete_before": "forgets old arrivals",
     "put_in": "the index, which is rebuilt from the logs",
     "delete_expired": "forgets what undoes old links",

@@ -63,8 +63,7 @@ async def _forget(tx: Transaction, command: ForgetAgent) -> int:
     refuse_act(await find_standing(tx, command.principal), Act.AGENTS)
     if not await code_agents.exists(tx, command.id):
         raise NotFound(
-            f"No program gave an agent {command.id!r} in code. `antiphon agents list` shows those that are missing.",
-            code="unknown_agent",
+            f"No program gave an agent {command.id!r} in code. `antiphon agents list` shows those that are missing."
         )
     if command.id in command.here or command.id in await _working(tx):
         raise Conflict(
