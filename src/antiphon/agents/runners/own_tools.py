@@ -8,6 +8,7 @@ from contextvars import ContextVar
 from typing import Final, cast
 
 from msgspec import Struct
+from msgspec.structs import replace
 from pydantic_core import to_jsonable_python
 
 from antiphon.agents.model import ToolSchema
@@ -38,19 +39,24 @@ OwnFunction = Callable[[JsonObject], Awaitable[object] | object]
 class OwnTool:
     """A function of the runner's framework, carried out under the record of a call. Implements `Tool`."""
 
-    def __init__(self, name: str, function: OwnFunction, effects: frozenset[Effect]) -> None:
+    def __init__(
+        self, name: str, function: OwnFunction, effects: frozenset[Effect], classification: Classification = PUBLIC
+    ) -> None:
         self._function = function
         self.schema = ToolSchema(
             name=name, description="A function of the agent's own program.", parameters={"type": "object"}
         )
         self.effects = effects
         self.is_idempotent = effects <= {Effect.READS}
-        self.classification: Classification = PUBLIC
+        self.classification = classification
         self.clearance: Classification | None = None
         self.routes: tuple[str, ...] | None = None
         self.foreign: Foreign | None = None
 
     async def call(self, context: ToolContext, arguments: JsonObject) -> ToolOutput:
+        return replace(await self._output(context, arguments), classification=self.classification)
+
+    async def _output(self, context: ToolContext, arguments: JsonObject) -> ToolOutput:
         outside = _IN_OWN_FUNCTION.set(True)
         try:
             return ToolOutput(bounded_text(as_text(await carry_out(self._function, arguments))))

@@ -6,7 +6,7 @@ recorded return what they returned before. Contract: foreign_agents 1.
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable, Collection, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Protocol, TypeVar
 
@@ -16,6 +16,7 @@ from antiphon.agents.runners.forms import MessageForm
 from antiphon.agents.runners.own_tools import Answer, AskedTool, OwnFunction, OwnTool
 from antiphon.agents.text import whole_text
 from antiphon.domain.agent import Effect
+from antiphon.domain.classification import NO_COMPARTMENTS, PUBLIC, from_wire
 from antiphon.domain.message import JsonObject, JsonValue
 
 T = TypeVar("T")
@@ -135,12 +136,14 @@ class Turn:
         run: OwnFunction | None = None,
         effects: Collection[str] = ("writes", "leaves"),
         ask: bool = False,
+        classification: Mapping[str, JsonValue] | None = None,
     ) -> ToolReply:
         """Calls a tool of the session, recorded, with approvals, flow and limits; what is refused is an error reply.
 
         With `run`, a function of the program's own, it is carried out under the same record: it gets the arguments as
         they were approved. `effects` says what it does: of `reads, writes, leaves, deletes, spends, configures`; with
-        `ask` each call of it needs a yes, whatever the rules let through.
+        `ask` each call of it needs a yes, whatever the rules let through. `classification`, like
+        `{"level": "CONFIDENTIAL", "integrity": "untrusted"}`, is that of its results; public and trusted unless given.
         A call that needs a yes does not return in this attempt: the runner is called again after the decision.
 
         Calls are carried out one after the other. `key` names the call among the turn's; unless given, its name,
@@ -149,7 +152,8 @@ class Turn:
         name = whole_text(str(name))
         planned = PlannedCall(name=name, arguments=arguments or {}, key=key)
         kind = AskedTool if ask else OwnTool
-        own = None if run is None else kind(name, run, frozenset(Effect(each) for each in effects))
+        made_of = PUBLIC if classification is None else from_wire(classification, NO_COMPARTMENTS)
+        own = None if run is None else kind(name, run, frozenset(Effect(each) for each in effects), made_of)
         return (await self._work.call_all([planned], own))[0]
 
     async def calls(self, calls: Sequence[PlannedCall]) -> list[ToolReply]:
@@ -165,9 +169,12 @@ class Turn:
         run: OwnFunction | None = None,
         effects: Collection[str] = ("writes", "leaves"),
         ask: bool = False,
+        classification: Mapping[str, JsonValue] | None = None,
     ) -> ToolReply:
         """`call`, for a runner that is a plain function: from its thread, never on the loop."""
-        return self.from_thread(self.call(name, arguments, key=key, run=run, effects=effects, ask=ask))
+        return self.from_thread(
+            self.call(name, arguments, key=key, run=run, effects=effects, ask=ask, classification=classification)
+        )
 
     async def step(
         self, name: str, function: Callable[[], Awaitable[object] | object], *, key: str | None = None
