@@ -47,6 +47,17 @@ def test_the_remedy_for_the_model_that_echoes_is_right_for_the_file(home: Path, 
         assert remedy.startswith(f'Set agents.defaults.model to "openai:gpt-5" in {file},')
 
 
+def test_no_model_is_asked_for_of_an_agent_with_a_runner_and_a_module_that_is_not_found_has_a_remedy(
+    home: Path,
+) -> None:
+    home.mkdir(mode=0o700)
+    file = home / "antiphon.toml"
+    file.write_text('[[agents.list]]\nid = "support"\nrunner = "no_such_shop.agents:answer"\n')
+    found = checks(home, env={"ANTIPHON_CONFIG": str(file)})[1]
+    assert "model of support" not in found
+    assert "PYTHONPATH" in found["runner of support"]["remedy"]
+
+
 def test_a_running_gateway_is_asked_whether_it_is_ready(home: Path) -> None:
     with serving(home) as gateway:
         code, found = checks(home)

@@ -35,7 +35,7 @@ from antiphon.config.named import dropped_defaults, ineffective_names, refuse_mi
 from antiphon.config.readiness import refusing
 from antiphon.config.sources import find_config_file
 from antiphon.configured import installed_tools, mcp_settings, open_models
-from antiphon.domain.agent import AgentRuntime
+from antiphon.domain.agent import Agent, AgentRuntime
 from antiphon.domain.chat_state import NO_CHATS, ChatState
 from antiphon.domain.check_result import CheckResult, Grade
 from antiphon.domain.delivery import DeliveryStatus
@@ -430,7 +430,7 @@ def _models(home: Path, file: Path, config: Config) -> Iterator[CheckResult]:
     """Whether each agent's model has its key, and its provider answers."""
     models = open_models(home, config)
     unknown, problems = dict[str, str](), dict[str, str | None]()
-    agents = [agent for agent in config.agent_map().values() if agent.runtime is not AgentRuntime.ACP]
+    agents = [agent for agent in config.agent_map().values() if not _has_no_model(agent)]
     for model in {agent.model for agent in agents}:
         try:
             problems[model] = key_problem(models, model)
@@ -450,6 +450,11 @@ def _models(home: Path, file: Path, config: Config) -> Iterator[CheckResult]:
         else:
             detail = agent.model + (", its key is set" if has_key(models, agent.model) else "")
             yield CheckResult(name, Grade.OK, detail)
+
+
+def _has_no_model(agent: Agent) -> bool:
+    """Whether no model of ours is asked for its runs: a harness's own is, or what its runner asks."""
+    return agent.runtime is AgentRuntime.ACP or (agent.runtime is AgentRuntime.RUNNER and agent.model == "offline")
 
 
 def _mcp_servers(home: Path, config: Config, reviewed: Collection[str]) -> Iterator[CheckResult]:
@@ -521,7 +526,10 @@ def _runners(config: Config, given: Mapping[str, int]) -> Iterator[CheckResult]:
     """Agents whose runs stay queued, because no process has their runners. Contract: foreign_agents 1."""
     agents = config.agent_map()
     for id, error in find_runners(agents.values(), {}).missing.items():
-        remedy = "Correct agents.list[].runner, or install its package. Its runs stay queued; other agents run."
+        remedy = (
+            "Correct agents.list[].runner, install its package, or name its folder in the variable PYTHONPATH. Its "
+            "runs stay queued; other agents run."
+        )
         yield CheckResult(f"runner of {id}", Grade.BROKEN, error.message, remedy)
     for id, runs in sorted(given.items()):
         if id not in agents and runs:

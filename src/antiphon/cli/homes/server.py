@@ -173,7 +173,9 @@ async def _greet(gateway: LocalGateway, config: Config, file: Path, *, as_json: 
     )
     if not config.gateway.role.works:
         show(with_path("This process runs no agents. Start `antiphon worker` on the same database."), "yellow")
-    elif app.services.rules.agents[app.services.rules.default_agent].model == "offline":
+    elif (agent := app.services.rules.agents[app.services.rules.default_agent]).model == "offline" and (
+        agent.runtime is not AgentRuntime.RUNNER
+    ):
         show(f"The model 'offline' only echoes. {offline_remedy(file)}", "yellow")
     _show_missing_keys(app)
     show("Ctrl-C stops it.", "dim")
