@@ -50,6 +50,20 @@ async def test_the_same_call_twice_in_one_step_under_one_key_is_made_once(home: 
         assert await _results(session) == ["session_status"]
 
 
+async def test_two_steps_of_one_key_at_once_end_the_run(home: Path) -> None:
+    begun: list[int] = []
+
+    async def answer(turn: Turn) -> str:
+        async def work() -> None:
+            begun.append(1)
+            await asyncio.sleep(3600)
+
+        await asyncio.gather(turn.step("work", work, key="same"), turn.step("work", work, key="same"))
+        return "never"
+
+    assert (await _run(home, answer)).code == "runner_diverged" and len(begun) < 2
+
+
 async def test_no_calls_are_no_step(home: Path) -> None:
     async def answer(turn: Turn) -> str:
         return str(await turn.calls([]))

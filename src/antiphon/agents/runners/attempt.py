@@ -101,6 +101,7 @@ class TurnAttempt:
         """Done as soon as the attempt must not go on."""
         self._identities = Identities(basis.recorded.inputs)
         self._lock = asyncio.Lock()
+        self._begun_steps = set[str]()
         self._is_closed = False
         self._decided: tuple[DecidedEntry, ...] = basis.made.decided
         """What rules said of entries that no recorded message keeps yet."""
@@ -135,7 +136,10 @@ class TurnAttempt:
         id = self._identities.next("s", name, "", None if key is None else whole_text(key))
         async with self._guarded():
             found = self._basis.recorded.step(id, name)
+            if id in self._begun_steps:
+                raise Diverged(f"The runner begins the step {name!r} while another one of its key works.")
             if found is None:
+                self._begun_steps.add(id)
                 await self._refuse_over_limits()
         if found is not None:
             return found.result
@@ -144,6 +148,8 @@ class TurnAttempt:
         except BaseException:
             self._identities.free(id)
             raise
+        finally:
+            self._begun_steps.discard(id)
         self._check_open()
         async with self._guarded():
             data: JsonObject = {"id": id, "name": name, "result": result}
