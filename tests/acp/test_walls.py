@@ -118,6 +118,8 @@ async def test_it_reaches_its_provider_with_a_key_that_it_never_has(
         asked = json.loads((await coder.answers("!fetch /v1/messages?a=b")).reply or "{}")
         assert asked == {"path": "/api/v1/messages?a=b", "key": key, "other": "kept", "body": '{"a": 1}'}
         assert (await coder.answers("!fetch /../admin")).reply == "status 400"
+        for beyond in ("/v1/files", "/v1/messages/batches", "/v1/organizations/users", "/v1/messages%2Fbatches", "/"):
+            assert (await coder.answers(f"!fetch {beyond}")).reply == "status 403", beyond
         assert key not in ((await coder.answers("!env")).reply or "")
 
 

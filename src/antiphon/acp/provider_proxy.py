@@ -3,6 +3,7 @@
 The harness never has the key. Contract: foreign_agents 2.
 """
 
+import re
 from typing import TYPE_CHECKING, Final
 
 import h11
@@ -34,6 +35,15 @@ _NOT_PASSED: Final = frozenset(
 )
 """Headers of one connection alone, and those that hold keys: the harness has none, and needs none back."""
 _NOT_RETURNED: Final = _NOT_PASSED | {b"content-encoding"}
+
+
+_VERSION: Final = r"(?:/v[0-9][0-9a-z]*)?"
+_ASKING: Final = re.compile(
+    _VERSION + r"/(?:messages(?:/count_tokens)?|responses(?:/compact)?|chat/completions"
+    r"|models/[\w.-]+:(?:generateContent|streamGenerateContent|countTokens))"
+)
+"""The paths at which a model is asked, of the providers' interfaces."""
+_LOOKING: Final = re.compile(rf"/?|{_VERSION}/models(?:/[\w.-]+)?")
 
 
 class ProviderProxy:
@@ -84,9 +94,12 @@ class ProviderProxy:
         return f"Bearer {key}" if self._provider.header == "authorization" else key
 
     def _address_of(self, head: h11.Request) -> str:
-        """Below the provider's address. Raises `StatusAlone` for a path that leads out of it."""
+        """Where a model is asked, below the provider's address. Raises `StatusAlone` for any other path and method."""
         target = head.target.decode("latin-1")
         path = target.partition("?")[0]
         if not target.startswith("/") or ".." in path.split("/") or "%2e" in path.lower() or "\\" in path:
             raise StatusAlone(400)
+        allowed = _ASKING if head.method == b"POST" else _LOOKING if head.method in (b"GET", b"HEAD") else None
+        if allowed is None or allowed.fullmatch(path) is None:
+            raise StatusAlone(403)  # with the owner's key: no files, no batches, no settings of the account
         return self._provider.address.rstrip("/") + target
