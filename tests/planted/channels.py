@@ -3,7 +3,7 @@
 from tests.planted.bug import Bug
 
 KINDS = "channels/test_kinds.py::"
-SUITE = "channels/test_suite.py::test_a_channel_does_what_channels_do"
+SUITE = "channels/together/test_suite.py::test_a_channel_does_what_channels_do"
 
 COMMANDS = "cli/test_channels.py::"
 APPRISE = "channels/apprise/test_apprise.py::"
