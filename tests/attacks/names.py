@@ -209,7 +209,7 @@ _OPERATIONS: dict[Kind, str] = {
         "tokens.create personId | tokens.create nodeId | tokens.revoke tokenId | tokens.rotate tokenId | "
         "people.get personId | people.link personId | people.list after | people.merge into | people.merge personId | "
         "people.patch personId | people.remove personId | people.resume personId | people.role personId | "
-        "people.suspend personId"
+        "people.suspend personId | agents.forget agentId"
     ),
     Kind.WEBHOOK: "webhooks.receive name | hooks.receive name | telegram.receive account",
     Kind.CHAT: (

@@ -85,6 +85,7 @@ CAUSES: Mapping[str, Cause] = {
     "nested_call": Cause.FAULT,
     "runner_answer": Cause.FAULT,
     "runner_diverged": Cause.FAULT,
+    "own_name_taken": Cause.FAULT,
     "acp_stalled": Cause.AWAY,
     "acp_unsandboxed": Cause.FAULT,
     "acp_not_configured": Cause.FAULT,

@@ -7,6 +7,7 @@ CREATE TABLE code_agents (
 ) $without_rowid;
 -- The newest state that the runner of an agent keeps in a session's incarnation. Contract: foreign_agents 1.
 CREATE TABLE runner_states (
+  id TEXT PRIMARY KEY,
   -- The session's number.
   session BIGINT NOT NULL,
   agent TEXT NOT NULL,
@@ -22,5 +23,5 @@ CREATE TABLE runner_states (
   integrity INTEGER NOT NULL,
   person TEXT,
   saved_at BIGINT NOT NULL,
-  PRIMARY KEY (session, agent)
-) $without_rowid;
+  UNIQUE (session, agent)
+);
