@@ -13,6 +13,7 @@ import pytest
 
 import antiphon
 from antiphon.agents.runners.attempt import MAX_STATE_BYTES, MAX_STEP_BYTES
+from antiphon.agents.runners.finding import find_runner, find_runners
 from antiphon.config.config import Config
 from antiphon.domain.errors import Invalid
 from tests.claims import requirement
@@ -399,6 +400,28 @@ class TestMissingRunners:
             run = next(each for each in runs if each.id == waiting.id)
             assert (await app.run(run.id).wait()).reply == "here again"
 
+    async def test_a_run_that_was_begun_waits_for_its_code_too(self, home: Path) -> None:
+        is_in = asyncio.Event()
+
+        async def forever(turn: antiphon.Turn) -> str:
+            await turn.step("first", lambda: "kept")
+            is_in.set()
+            await asyncio.Event().wait()
+            return "never"
+
+        async def answer(turn: antiphon.Turn) -> str:
+            return f"{await turn.step('first', lambda: 'made anew')}"
+
+        config = Config.model_validate({"gateway": {"drain_seconds": 0}})
+        async with antiphon.open(home, config=config, agents=[antiphon.Agent("support", runner=forever)]) as app:
+            run = await (await app.sessions.open("chat", agent_id="support")).post("go")
+            await is_in.wait()
+        async with antiphon.open(home, config=config) as app:
+            await (await (await app.sessions.open("other")).post("hello")).wait()
+            assert not (await app.run(run.id).status()).status.is_terminal
+        async with antiphon.open(home, config=config, agents=[antiphon.Agent("support", runner=answer)]) as app:
+            assert _told(await app.run(run.id).wait()) == "kept"
+
     async def test_an_import_that_fails_names_its_line_and_other_agents_run(
         self, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -407,8 +430,6 @@ class TestMissingRunners:
         config = Config.model_validate(
             {"agents": {"list": [{"id": "main"}, {"id": "support", "runner": "shop_broken:answer"}]}}
         )
-        from antiphon.agents.runners.finding import find_runners
-
         (error,) = find_runners(config.agent_map().values(), {}).missing.values()
         assert "shop_broken.py, line 3" in error.message and error.code == "runner_missing"
         async with antiphon.open(home, config=config) as app:
@@ -417,9 +438,18 @@ class TestMissingRunners:
             assert (await run.status()).status is antiphon.RunStatus.QUEUED
 
     async def test_names_of_runners_that_cannot_be_found_say_what_to_do(self) -> None:
-        from antiphon.agents.runners.finding import find_runner
-
         for name in ("nothing.here:answer", "json:nothing", "json:__name__", "no-such-entry-point"):
             with pytest.raises(Invalid) as raised:
                 find_runner(name)
             assert raised.value.code == "runner_missing"
+
+    async def test_two_packages_may_not_offer_one_name(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        for package in ("one", "two"):
+            info = tmp_path / f"{package}-1.0.dist-info"
+            info.mkdir()
+            (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {package}\nVersion: 1.0\n")
+            (info / "entry_points.txt").write_text("[antiphon.runners]\nhelp-desk = json:dumps\n")
+        monkeypatch.setattr(sys, "path", [*sys.path, str(tmp_path)])
+        with pytest.raises(Invalid, match="one, two") as raised:
+            find_runner("help-desk")
+        assert raised.value.code == "duplicate_runner"
