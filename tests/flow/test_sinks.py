@@ -49,7 +49,7 @@ ASKED = {
         "engine/schedules/firing.py::may_leave": "the results of a task",
         "policy/exit.py::decide_provider": "a prompt",
         "policy/exit.py::decide_runner": "what a runner or harness is given",
-        "acp/harness_run.py::_refuse": "what a harness is given",
+        "acp/harness_run.py::_kept": "what a harness is given",
     },
     "decide_provider": {
         "agents/introspection.py::look_back": "the prompt of a checkpoint",
