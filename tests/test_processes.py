@@ -16,6 +16,7 @@ KEPT = {
     "cli/preloaded.py",
     "acp/rude_harness.py",  # leaves children on purpose; the test ends their group
     "flows/kill_target.py",
+    *("runners/lives.py", "examples/test_tenants.py"),  # servers that fork; they end with their input
     "runners/framework_lives.py",  # a server that forks; it ends with its input
     "planted/planting.py",  # has a time of its own
 }

@@ -170,6 +170,7 @@ async def test_a_spawn_answers_its_codes_and_no_others(open_home: OpenHome, monk
     name = {"name": "a.txt", "content": "x"}
     attempts: list[dict[str, Any]] = [
         *({"nonsense": 1}, {"agentId": "no id"}, {"thread": True}, {"task": " "}, {"task": "x" * 1_048_577}),
+        {"agentId": "helper", "runtime": "acp"},
         *({"agentId": "boxed"}, {"agentId": "gone"}, {"sandbox": "require"}, {"model": "no:model"}),
         {"agentId": "helper", "context": "fork"},
         {"agentId": "vault"},

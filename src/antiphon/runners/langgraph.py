@@ -17,6 +17,7 @@ from langgraph.graph.message import REMOVE_ALL_MESSAGES
 from langgraph.prebuilt.tool_node import ToolCallRequest
 from langgraph.pregel import Pregel
 from langgraph.types import Command, Interrupt
+from pydantic import ConfigDict
 
 from antiphon.agents.runners.turn import Turn
 from antiphon.domain.errors import Invalid
@@ -116,6 +117,7 @@ def record_calls(
 class RecordedModel(BaseChatModel):
     """A chat model whose answers are steps of the turn: one that is stored is not asked for again."""
 
+    model_config = ConfigDict(hide_input_in_errors=True)
     model: BaseChatModel
 
     @property

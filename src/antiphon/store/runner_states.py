@@ -32,8 +32,8 @@ async def put(tx: Transaction, name: StateName, state: RunnerState) -> None:
     data = state.text.encode()
     await tx.execute("DELETE FROM runner_states WHERE session = ? AND agent = ?", (name.session, name.agent))
     await tx.execute(
-        "INSERT INTO runner_states (id, session, agent, incarnation, seq, content, size, level, compartments, integrity, "
-        "person, saved_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        "INSERT INTO runner_states (id, session, agent, incarnation, seq, content, size, level, compartments, "
+        "integrity, person, saved_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         (
             tx.new_id("state"),
             name.session,

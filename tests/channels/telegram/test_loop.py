@@ -5,6 +5,7 @@ from typing import Any
 
 import anyio
 import pytest
+from anyio.abc import TaskGroup
 from msgspec.structs import replace
 from telegram.error import RetryAfter
 
@@ -68,11 +69,12 @@ async def test_a_webhook_that_antiphon_set_is_removed_when_it_polls(open_home: O
         await bot.says("hello", sender=ANN)
 
 
-def another_loop(app: App, fake: FakeTelegram, clock: Any) -> Any:
-    """The loop of another process on the same database."""
+def another_loop(app: App, fake: FakeTelegram, clock: Any, tasks: TaskGroup) -> Any:
+    """The loop of another process on the same database, which keeps its accounts in the tasks."""
     address = fake.base_url.removesuffix("/bot")
     bot = TelegramBot(TelegramSettings(token=fake.token, api_base=address))
     accounts = Accounts(app.database, ProcessId("proc_other"), clock)
+    tasks.start_soon(accounts.run)
     return bot.loop(replace(app.inside, accounts=accounts))
 
 
@@ -80,7 +82,7 @@ def another_loop(app: App, fake: FakeTelegram, clock: Any) -> Any:
 async def test_another_process_serves_the_bot_once_the_first_one_stops(open_home: OpenHome, fake: FakeTelegram) -> None:
     async with open_bot(open_home, fake, access="public") as bot, anyio.create_task_group() as tasks:
         await bot.says("hello", sender=ANN)
-        other = another_loop(bot.app, fake, bot.app.services.clock)
+        other = another_loop(bot.app, fake, bot.app.services.clock, tasks)
         tasks.start_soon(other.run)
         bot.app.channels.stop()
         await bot.says("still there", sender=BEN)
