@@ -122,8 +122,8 @@ class Turn:
     async def messages(self, form: MessageForm = "openai") -> list[JsonObject]:
         """The conversation as Antiphon's own prompt would hold it, instructions first.
 
-        It is the same in every attempt: the turn's own calls are not in it. Data of others is fenced, what the context
-        may not have is left out, and the memory stands at its end.
+        It is the same in every attempt, save one after `compact`: the turn's own calls are not in it. Data of others is
+        fenced, what the context may not have is left out, and the memory stands at its end.
         """
         return await self._work.messages(form)
 
