@@ -333,7 +333,9 @@ def remembered() -> list[str]:
 
 
 def remember(session: str) -> None:
-    STATE.write_text(json.dumps([*remembered(), session]))
+    beside = STATE.with_suffix(".new")
+    beside.write_text(json.dumps([*remembered(), session]))
+    beside.replace(STATE)
 
 
 def at_once() -> Iterator[tuple[str, Callable[[], object]]]:

@@ -26,6 +26,13 @@ def write(message: Message) -> None:
     sys.stdout.flush()
 
 
+def write_whole(path: Path, text: str) -> None:
+    """A harness is killed at any moment: the next one finds the text before or this one."""
+    beside = path.with_suffix(".new")
+    beside.write_text(text)
+    beside.replace(path)
+
+
 def read() -> Message:
     line = sys.stdin.readline()
     if not line:
@@ -49,7 +56,7 @@ class Agent:
         return HOME / f"{self.session}.json"
 
     def remember(self, **what: Any) -> None:
-        self.state.write_text(json.dumps({**self.known(), **what}))
+        write_whole(self.state, json.dumps({**self.known(), **what}))
 
     def known(self) -> Message:
         return json.loads(self.state.read_text()) if self.state.exists() else {"prompts": [], "todo": []}

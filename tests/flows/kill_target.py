@@ -64,6 +64,7 @@ from tests.engine.stage import START, ManualClock
 from tests.logs import whole_log
 from tests.sqlite_template import connect_to_copy
 from tests.waiting import PROCESS_SECONDS, at_least
+from tests.whole_file import write_whole
 
 SCENES = (
     "plain",
@@ -301,14 +302,14 @@ class Program:
                 case other:
                     raise LookupError(f"Scenario not found: {other!r}")
             dumped = {**await dump(app), "commits": self._commits}
-            (self._outside / "dump.json").write_text(json.dumps(dumped), "utf-8")
+            write_whole(self._outside / "dump.json", json.dumps(dumped))
 
     def _settings(self) -> JsonObject:
         """Of the scenario that needs a model with checkpoints."""
         if self._request.scenario != "checkpoints":
             return {}
         self._home.mkdir(mode=0o700, exist_ok=True)
-        (self._home / "looks.json").write_text(json.dumps(LOOKS), "utf-8")
+        write_whole(self._home / "looks.json", json.dumps(LOOKS))
         return {"checkpoints": {"turns": LOOKING_TURNS}, "agents": {"defaults": {"model": "scripted:looks.json"}}}
 
     def _on_commit(self, number: int, moment: str, units: Sequence[str]) -> None:
@@ -577,7 +578,7 @@ class Program:
                 if (await services.approvals.get(OWNER, id)).is_pending:
                     await services.approvals.resolve(OWNER, id, verdict)
             answers[key] = answer
-        (self._outside / "answers.json").write_text(json.dumps(answers), "utf-8")
+        write_whole(self._outside / "answers.json", json.dumps(answers))
 
     async def _until_asked(self, app: Antiphon, run_id: RunId) -> ApprovalId | None:
         """The request of the run; None if its work is over already, or another run continues it."""
@@ -710,7 +711,7 @@ class Program:
         await app.app.scheduler.settle_due()
         await self._until_all_ended(app)
         while (passed := self._passed()) < SLOTS:
-            self._hours.write_text(str(passed + 1), "utf-8")
+            write_whole(self._hours, str(passed + 1))
             self._clock.pass_time(timedelta(hours=1))
             await app.app.scheduler.settle_due()
             await self._until_all_ended(app)

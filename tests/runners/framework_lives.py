@@ -27,6 +27,7 @@ from antiphon import AssistantMessage
 from antiphon.building import Parts
 from tests.runners.asking import asked
 from tests.waiting import PROCESS_SECONDS
+from tests.whole_file import write_whole
 
 FRAMEWORKS = ("pydantic_ai", "openai_agents")
 ANSWER = "All done."
@@ -136,9 +137,8 @@ class Program:
                 async for event in session.events()
                 if isinstance(event.message, AssistantMessage) and event.message.text
             ]
-            self._life.ended.write_text(
-                json.dumps({"status": ended.status, "reply": ended.reply, "said": said, "units": self._units})
-            )
+            outcome = {"status": ended.status, "reply": ended.reply, "said": said, "units": self._units}
+            write_whole(self._life.ended, json.dumps(outcome))
 
     async def _decide(self, app: antiphon.Antiphon, session: antiphon.SessionHandle) -> None:
         approval = await asked(app, session)

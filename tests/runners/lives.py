@@ -22,6 +22,7 @@ import antiphon
 from antiphon.building import Parts
 from tests.sqlite_template import connect_to_copy
 from tests.waiting import PROCESS_SECONDS
+from tests.whole_file import write_whole
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,7 +97,7 @@ async def live(life: Life) -> None:
             types=[event.type async for event in session.events()],
             effects=_effects(life),
         )
-        Path(f"{life.home}.outcome").write_text(json.dumps(asdict(outcome)), "utf-8")
+        write_whole(Path(f"{life.home}.outcome"), json.dumps(asdict(outcome)))
 
 
 async def _decide(app: antiphon.Antiphon) -> None:
