@@ -4,14 +4,10 @@ Run as a module it imports everything once and then forks one process for each r
 standard input; it answers each with a line that holds the process's exit code.
 """
 
-import gc
 import importlib
 import json
 import os
 import signal
-import subprocess
-import sys
-import traceback
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import timedelta
@@ -61,6 +57,7 @@ from antiphon.store.deliveries import DeliveryFilter
 from antiphon.store.runs import RunFilter
 from antiphon.store.sqlite import connect_sqlite
 from tests.engine.stage import START, ManualClock
+from tests.fork_server import ForkServer, serve_forks
 from tests.logs import whole_log
 from tests.sqlite_template import connect_to_copy
 from tests.waiting import PROCESS_SECONDS, at_least
@@ -902,35 +899,21 @@ class Killer:
     """Has processes carry out requests, from the testing side."""
 
     def __init__(self) -> None:
-        self._server = subprocess.Popen(
-            [sys.executable, "-m", "tests.flows.kill_target"],
-            cwd=Path(__file__).parents[2],
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
+        self._server = ForkServer("tests.flows.kill_target")
 
     def carry_out(self, request: Request) -> int:
         """The exit code of a new process; negative for the signal that killed it."""
-        assert self._server.stdin is not None and self._server.stdout is not None
-        self._server.stdin.write(json.dumps(asdict(request)) + "\n")
-        self._server.stdin.flush()
-        return int(self._server.stdout.readline())
+        return self._server.run(asdict(request))
 
     def carry_out_to_end(self, request: Request) -> None:
         code = self.carry_out(replace(request, kill_at=None, kill_after_seconds=None))
         assert code == 0, f"The process ended with {code}"
 
     def close(self) -> None:
-        assert self._server.stdin is not None and self._server.stdout is not None
-        self._server.stdin.close()
-        self._server.wait(PROCESS_SECONDS)
-        self._server.stdout.close()
+        self._server.close()
 
 
 def serve() -> None:
-    """Forks a process for each request."""
     with TemporaryDirectory() as directory:
         # Loads what is loaded lazily, so that each life begins at once.
         carry_out(Request(scenario="conversation", home=f"{directory}/home"))
@@ -940,23 +923,7 @@ def serve() -> None:
         "antiphon.store.postgres.schema",
     ):
         importlib.import_module(name)
-    signal.alarm(0)
-    gc.freeze()
-    for line in sys.stdin:
-        process = os.fork()
-        if process == 0:
-            code = 1
-            try:
-                os.close(1)
-                os.open(os.devnull, os.O_WRONLY)
-                carry_out(Request(**json.loads(line)))
-                code = 0
-            except BaseException:
-                traceback.print_exc()
-            finally:
-                os._exit(code)
-        _, status = os.waitpid(process, 0)
-        print(os.waitstatus_to_exitcode(status), flush=True)
+    serve_forks(lambda request: carry_out(Request(**request)))
 
 
 if __name__ == "__main__":

@@ -4,14 +4,11 @@ Run as a module, with the name of a framework, it imports everything once and th
 line of JSON on its standard input; it answers each with a line that holds the process's exit code.
 """
 
-import gc
 import importlib
 import json
 import os
 import signal
-import subprocess
 import sys
-import traceback
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import asdict, dataclass
@@ -25,6 +22,7 @@ from openai import AsyncOpenAI
 import antiphon
 from antiphon import AssistantMessage
 from antiphon.building import Parts
+from tests.fork_server import ForkServer, serve_forks
 from tests.runners.asking import asked
 from tests.waiting import PROCESS_SECONDS
 from tests.whole_file import write_whole
@@ -150,53 +148,23 @@ class Lives:
     """Has processes live, from the testing side."""
 
     def __init__(self, framework: str) -> None:
-        self._server = subprocess.Popen(
-            [sys.executable, "-m", "tests.runners.framework_lives", framework],
-            cwd=Path(__file__).parents[2],
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
+        self._server = ForkServer("tests.runners.framework_lives", framework)
 
     def live(self, life: Life) -> int:
         """The exit code of a new process; negative for the signal that killed it."""
-        assert self._server.stdin is not None and self._server.stdout is not None
-        self._server.stdin.write(json.dumps(asdict(life)) + "\n")
-        self._server.stdin.flush()
-        return int(self._server.stdout.readline())
+        return self._server.run(asdict(life))
 
     def close(self) -> None:
-        assert self._server.stdin is not None and self._server.stdout is not None
-        self._server.stdin.close()
-        self._server.wait(PROCESS_SECONDS)
-        self._server.stdout.close()
+        self._server.close()
 
 
 def serve(framework: str) -> None:
-    """Forks a process for each life."""
     for name in ("antiphon.embedded.system", "antiphon.store.sqlite", f"antiphon.runners.{framework}"):
         importlib.import_module(name)
     with TemporaryDirectory() as directory:
         # Loads what is loaded lazily, so that each life begins at once.
         anyio.run(Program(framework, Life(home=f"{directory}/home", base_url="http://127.0.0.1:1/v1")).open)
-    gc.freeze()
-    for line in sys.stdin:
-        process = os.fork()
-        if process == 0:
-            code = 1
-            try:
-                os.close(1)
-                os.open(os.devnull, os.O_WRONLY)
-                signal.alarm(round(PROCESS_SECONDS))  # one that neither ends nor dies; its exit code tells
-                anyio.run(Program(framework, Life(**json.loads(line))).run)
-                code = 0
-            except BaseException:
-                traceback.print_exc()
-            finally:
-                os._exit(code)
-        _, status = os.waitpid(process, 0)
-        print(os.waitstatus_to_exitcode(status), flush=True)
+    serve_forks(lambda life: anyio.run(Program(framework, Life(**life)).run))
 
 
 if __name__ == "__main__":

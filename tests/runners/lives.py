@@ -5,21 +5,19 @@ loaded in a life. A `Life` is a line of JSON on its standard input, and the answ
 """
 
 import asyncio
-import gc
 import importlib
 import json
 import os
 import signal
-import subprocess
 import sys
-import traceback
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import antiphon
 from antiphon.building import Parts
+from tests.fork_server import ForkServer, serve_forks
 from tests.sqlite_template import connect_to_copy
 from tests.waiting import PROCESS_SECONDS
 from tests.whole_file import write_whole
@@ -132,21 +130,11 @@ class Lives:
     """The server, from the testing side."""
 
     def __init__(self, *modules: str) -> None:
-        self._server = subprocess.Popen(
-            [sys.executable, "-m", __name__, *modules],
-            cwd=Path(__file__).parents[2],
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
+        self._server = ForkServer(__name__, *modules)
 
     def carry_out(self, life: Life) -> int:
         """The exit code; negative for the signal that killed it."""
-        assert self._server.stdin is not None and self._server.stdout is not None
-        self._server.stdin.write(json.dumps(asdict(life)) + "\n")
-        self._server.stdin.flush()
-        return int(self._server.stdout.readline())
+        return self._server.run(asdict(life))
 
     def carry_out_to_end(self, life: Life) -> Outcome:
         code = self.carry_out(replace(life, dies=None, decides=True))
@@ -154,40 +142,15 @@ class Lives:
         return Outcome(**json.loads(Path(f"{life.home}.outcome").read_text("utf-8")))
 
     def close(self) -> None:
-        assert self._server.stdin is not None and self._server.stdout is not None
-        self._server.stdin.close()
-        self._server.wait(PROCESS_SECONDS)
-        self._server.stdout.close()
+        self._server.close()
 
 
-def _life(line: str) -> Life:
-    given = cast("dict[str, Any]", json.loads(line))
+def _life(given: dict[str, Any]) -> Life:
     dies = given.pop("dies")
     return Life(**given, dies=None if dies is None else Point(**dies))
-
-
-def serve() -> None:
-    """Forks a process for each line."""
-    for line in sys.stdin:
-        process = os.fork()
-        if process == 0:
-            code = 1
-            try:
-                os.close(1)
-                os.open(os.devnull, os.O_WRONLY)
-                signal.alarm(int(2 * PROCESS_SECONDS))
-                asyncio.run(live(_life(line)))
-                code = 0
-            except BaseException:
-                traceback.print_exc()
-            finally:
-                os._exit(code)
-        _, status = os.waitpid(process, 0)
-        print(os.waitstatus_to_exitcode(status), flush=True)
 
 
 if __name__ == "__main__":
     for each in sys.argv[1:]:
         importlib.import_module(each).warm()
-    gc.freeze()
-    serve()
+    serve_forks(lambda given: asyncio.run(live(_life(given))), seconds=2 * PROCESS_SECONDS)
