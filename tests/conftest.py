@@ -9,7 +9,7 @@ from collections.abc import Callable, Generator
 from contextlib import AbstractAsyncContextManager
 from functools import cache
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 from zlib import crc32
 
 import pytest
@@ -178,8 +178,9 @@ def held() -> Generator[None]:
 
 
 @pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
+def anyio_backend() -> tuple[str, dict[str, Any]]:
+    """The event loop of the gateway."""
+    return "asyncio", {"use_uvloop": True}
 
 
 @pytest.fixture

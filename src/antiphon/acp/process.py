@@ -5,7 +5,6 @@ import secrets
 import select
 import shutil
 import signal
-import subprocess
 import time
 from collections import deque
 from collections.abc import AsyncGenerator, Mapping
@@ -21,13 +20,12 @@ from anyio import (
     EndOfStream,
     Event,
     move_on_after,
-    open_process,
     to_thread,
 )
-from anyio.abc import ByteReceiveStream, ByteSendStream, Process
 
 from antiphon.acp.background import background_tasks
 from antiphon.acp.errors import HarnessCode, HarnessError
+from antiphon.acp.pipes import PipedProcess
 from antiphon.domain.redaction import redact
 from antiphon.domain.spans import MASK
 from antiphon.private_files import starting_umask
@@ -81,11 +79,8 @@ class HarnessCommand:
 class HarnessProcess:
     """A running harness, from `started`."""
 
-    def __init__(self, process: Process, command: HarnessCommand, mark: str) -> None:
-        assert process.stdin is not None and process.stdout is not None and process.stderr is not None
-        self.stdin: ByteSendStream = process.stdin
-        self.stdout: ByteReceiveStream = process.stdout
-        self._stderr: ByteReceiveStream = process.stderr
+    def __init__(self, process: PipedProcess, command: HarnessCommand, mark: str) -> None:
+        self.stdin, self.stdout, self._stderr = process.stdin, process.stdout, process.stderr
         self._process = process
         self._command = command
         self._mark = mark
@@ -101,7 +96,7 @@ class HarnessProcess:
     @property
     def exit_code(self) -> int | None:
         """None while it runs; negative for a signal."""
-        return self._process.returncode
+        return self._process.exit_code
 
     def last_lines(self) -> tuple[str, ...]:
         """The last lines of its standard error, masked."""
@@ -148,7 +143,7 @@ async def started(command: HarnessCommand) -> AsyncGenerator[HarnessProcess]:
         raise _not_started(f"the program {(command.argv or ('',))[0]!r} is not there or cannot be run")
     reading, writing = os.pipe()
     try:
-        running = HarnessProcess(await _open(command, environment, reading), command, mark)
+        running = HarnessProcess(_open(command, environment, reading), command, mark)
         try:
             async with background_tasks() as tasks:
                 tasks.start_soon(running.read_errors)
@@ -159,16 +154,12 @@ async def started(command: HarnessCommand) -> AsyncGenerator[HarnessProcess]:
         os.close(writing)
 
 
-async def _open(command: HarnessCommand, environment: Mapping[str, str], reading: int) -> Process:
+def _open(command: HarnessCommand, environment: Mapping[str, str], reading: int) -> PipedProcess:
     try:
-        return await open_process(
+        return PipedProcess(
             ["/bin/sh", "-c", _GUARD % reading, "sh", _SWEEP, *command.argv],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
             cwd=command.cwd,
             env=environment,
-            start_new_session=True,
             pass_fds=[reading, *command.pass_fds],
             umask=starting_umask(),
         )
