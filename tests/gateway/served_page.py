@@ -74,12 +74,14 @@ async def _serve(
     *,
     tools: Sequence[DeclaredFunction],
     channels: Mapping[str, Any],
+    harnesses: Mapping[str, Any],
 ) -> AsyncGenerator[tuple[App, str]]:
     settings: dict[str, Any] = {
         "gateway": {"drain_seconds": 0},
         "access": {"roles": {"user": {"approve": user_approves}}},
         "agents": {"list": [{"id": agent} for agent in ("main", *agents)]},
         "channels": channels,
+        "acp": {"agents": harnesses},
     }
     if provider_url is not None:
         settings["providers"] = {"fake": {"base_url": provider_url, "api_key": "k"}}
@@ -106,12 +108,14 @@ class LiveGateway:
     tools: Sequence[DeclaredFunction] = TOOLS
     channels: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """The section of that name in its settings."""
+    harnesses: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """The section `acp.agents` of its settings."""
     _stack: ExitStack = field(default_factory=ExitStack)
     _app: App | None = None
     _portal: BlockingPortal | None = None
 
     def start(self) -> None:
-        self._portal = self._stack.enter_context(start_blocking_portal("asyncio"))
+        self._portal = self._stack.enter_context(start_blocking_portal("asyncio", {"use_uvloop": True}))
         port = urlsplit(self.url).port or 0
         served = self._portal.wrap_async_context_manager(
             _serve(
@@ -122,6 +126,7 @@ class LiveGateway:
                 self.user_approves,
                 tools=self.tools,
                 channels=self.channels,
+                harnesses=self.harnesses,
             )
         )
         self._app, self.url = self._stack.enter_context(served)

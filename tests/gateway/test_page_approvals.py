@@ -1,14 +1,17 @@
 """The card of a call that waits: seen by a person, decided with a note, and settled in every tab."""
 
 import re
+from pathlib import Path
 
 import pytest
 from playwright.sync_api import Page, expect
 
+from tests.acp.stage import effects, harness
 from tests.claims import requirement
 from tests.directives import to_call, to_send
-from tests.gateway.browsing import OpenContext, picture, say, send, sign_in
+from tests.gateway.browsing import OpenContext, expect_followed, picture, say, send, sign_in
 from tests.gateway.served_page import LiveGateway
+from tests.waiting import PROCESS_SECONDS, until
 
 pytestmark = [pytest.mark.browser, requirement("approvals:3", "approvals:4")]
 
@@ -246,3 +249,34 @@ def test_some_of_the_calls_are_approved_by_ticking_them(page: Page, live_gateway
         "wipe: approved once, wipe: denied, wipe: approved once by owner"
     )
     expect(page.locator(".entry.agent").last).to_contain_text("done")
+
+
+@requirement("foreign_agents:2")
+def test_what_a_harness_asks_is_allowed_once_alone_on_both_cards(home: Path, open_context: OpenContext) -> None:
+    gateway = LiveGateway(home, harnesses={"coder": harness(home)})
+    gateway.start()
+    try:
+        page = sign_in(open_context(False), gateway)
+        page.get_by_role("button", name="New chat").click()
+        page.locator("#agents").get_by_role("button", name="coder").click()
+        expect(page.locator("#title")).to_have_text("New chat")
+        expect_followed(page)
+        send(page, "!ask touch it")
+        expect(page.locator("#delay")).to_have_text("waits for approval")
+        for where, title in (
+            ("#entries", "The agent wants to run a command itself"),
+            ("#view", " wants to run a command itself in "),
+        ):
+            if where == "#view":
+                page.get_by_role("link", name="Home").click()
+            card = page.locator(f"{where} .entry.approval")
+            expect(card.locator(".title")).to_contain_text(title)
+            expect(card).to_contain_text("coder asks before it does this itself: touch it.")
+            expect(card.get_by_role("button", name="Approve once")).to_be_visible()
+            expect(card).not_to_contain_text("Always allow")
+        picture(page, "harness-asks")
+        page.locator("#view .entry.approval").get_by_role("button", name="Approve once").click()
+        expect(page).to_have_title("Home · Antiphon")
+        until(lambda: effects(home) == ["touch it"], seconds=PROCESS_SECONDS)
+    finally:
+        gateway.stop()

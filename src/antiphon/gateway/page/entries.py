@@ -3,14 +3,14 @@
 import json
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import cast
+from typing import Final, cast
 
 from markupsafe import Markup, escape
 from msgspec import Struct
 from msgspec.structs import replace
 
 from antiphon.domain.actor import Principal
-from antiphon.domain.approval import VERDICTS, Approval, ApprovalState
+from antiphon.domain.approval import VERDICTS, Approval, ApprovalState, Executor
 from antiphon.domain.channel_form import LengthUnit
 from antiphon.domain.distrust import MAX_NAMED, MAX_SHOWN, ReadSource, sources_from
 from antiphon.domain.event import Event, EventType, is_bad_end
@@ -242,6 +242,7 @@ def request_entry(approval: Approval, names: Mapping[str, str], *, agent: str, t
             "tool": call.tool,
             "arguments": call.arguments,
             "reason": call.reason,
+            "executor": None if call.executor is Executor.RUNTIME else call.executor.value,
             "release": None if call.release is None else call.release.data(),
         }
         for call in approval.calls
@@ -368,6 +369,20 @@ def _with_sources(card: PageEntry, sources: Sequence[ReadSource], names: Mapping
     )
 
 
+_OF_HARNESSES: Final = {
+    "read": "read a file",
+    "edit": "edit a file",
+    "delete": "delete a file",
+    "move": "move a file",
+    "search": "search",
+    "execute": "run a command",
+    "think": "think",
+    "fetch": "fetch a page",
+    "switch_mode": "change its mode",
+}
+"""By the kinds of calls that harnesses ask about."""
+
+
 def _doing(calls: Sequence[JsonObject]) -> str:
     """What the calls do, as the end of a sentence."""
     tools = list(dict.fromkeys(shown_name(str(call.get("tool", ""))) for call in calls))
@@ -375,6 +390,8 @@ def _doing(calls: Sequence[JsonObject]) -> str:
         return "send what may not go there"
     if tools == ["run_command"]:
         return "run a command" if len(calls) == 1 else f"run {len(calls)} commands"
+    if len(tools) == 1 and (kind := tools[0].partition("acp:")[2]):
+        return f"{_OF_HARNESSES.get(kind, 'do something')} itself"
     return f"use {', '.join(tools[:3])}{' and others' if len(tools) > 3 else ''}"
 
 
