@@ -44,6 +44,8 @@ def test_a_harness_answers_asks_and_ends_with_the_gateway(home: Path, tmp_path: 
         assert "hello" in said.stdout.splitlines(), said.stdout + said.stderr
         asking = antiphon_json("sessions", "send", "agent:coder:main", "!ask touch it\n!say done", home=home)
         until(lambda: len(_open(home)) == 1, seconds=PROCESS_SECONDS)
+        listed = antiphon("approvals", "list", home=home).stdout
+        assert "coder asks before it does this itself: touch it." in " ".join(listed.split()), listed
         assert antiphon("approvals", "approve", _open(home)[0]["approvalId"], home=home).returncode == 0
         run = antiphon_json("runs", "show", asking["runId"], "--wait", "60", home=home)
         assert (run["status"], run["reply"]) == ("ok", "touch it: yes. done"), run

@@ -892,7 +892,7 @@ def carry_out(request: Request) -> None:
     if request.kill_after_seconds is not None:
         # The default action of the signal ends the process at whatever instruction it is.
         signal.setitimer(signal.ITIMER_REAL, request.kill_after_seconds)
-    anyio.run(Program(request).run)
+    anyio.run(Program(request).run, backend_options={"use_uvloop": True})
 
 
 class Killer:

@@ -142,8 +142,12 @@ def source_line(source: JsonObject) -> str:
 
 
 def call_line(call: JsonObject, longest: int | None = None) -> str:
-    """A call on which people decide: nothing in it is invisible; cut in the middle, if at all."""
-    line = f"{shown_name(str(call.get('tool')))} {exact(str(call.get('arguments')))}"
+    """A call on which people decide: nothing in it is invisible; cut in the middle, if at all.
+
+    What a client asks, which carries it out itself, begins with its own words for it.
+    """
+    said = f"{exact(str(call.get('reason')))} " if call.get("executor") and call.get("reason") else ""
+    line = f"{said}{shown_name(str(call.get('tool')))} {exact(str(call.get('arguments')))}"
     return line if longest is None else cut_in_middle(line, longest)
 
 
