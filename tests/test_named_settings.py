@@ -105,7 +105,7 @@ NEAR = {
 }
 FREE = {
     "flow.rules",
-    *("acp.agents", "acp.agents.command", "acp.agents.env", "acp.agents.subagents.models"),
+    *("acp.agents", "acp.agents.command", "acp.agents.env", "acp.agents.keeps", "acp.agents.subagents.models"),
     *("tools.fetch_page.hosts", "tools.fetch_page.private"),
     *("access.roles", "gateway.allowed_hosts", "agents.list", "channels.webhook", "hooks", "providers"),
     *("channels.apprise.person", "channels.apprise.accounts", "channels.apprise.accounts.person"),

@@ -24,6 +24,7 @@ LISTS = {
     "gateway.allowed_hosts": ["a.example", "b.example"],
     "database.password_command": ["token", "--now"],
     "acp.agents.x.command": ["claude-agent-acp", "--debug"],
+    "acp.agents.x.keeps": [".coder/sessions/**/*.jsonl", "state.json"],
     "acp.agents.x.tools.allow": ["lookup", "run_command"],
     "acp.agents.x.subagents.allow_agents": ["main", "porter"],
     "acp.agents.x.subagents.models": ["openai:*", "ollama:qwen3"],

@@ -210,6 +210,7 @@ def harness_settings(config: Config) -> HarnessSettings:
                 mode=section.mode,
                 is_unattended=section.unattended,
                 env={variable: secret.get_secret_value() for variable, secret in section.env.items()},
+                keeps=section.keeps,
                 provider=None
                 if section.provider is None
                 else _provider_key(section.provider, config.providers[section.provider]),

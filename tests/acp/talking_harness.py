@@ -224,6 +224,17 @@ class Agent:
     def do_looks(self, rest: str) -> None:
         self.say(json.dumps([Path(path).exists() and os.access(path, os.R_OK) for path in json.loads(rest)]))
 
+    def do_writes(self, rest: str) -> None:
+        """Writes a file in its HOME."""
+        name, _, content = rest.partition(" ")
+        (HOME / name).parent.mkdir(parents=True, exist_ok=True)
+        (HOME / name).write_text(content)
+
+    def do_reads(self, rest: str) -> None:
+        """Names the files in its HOME, but for those of its sessions."""
+        files = sorted(str(path.relative_to(HOME)) for path in HOME.rglob("*") if not path.is_dir())
+        self.say(json.dumps([each for each in files if not each.startswith("native-")]))
+
     def do_reaches(self, rest: str) -> None:
         host, port = rest.split()
         try:

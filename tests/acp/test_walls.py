@@ -10,10 +10,20 @@ from typing import Any
 
 import pytest
 
+from antiphon.acp.run_tools import HOST
+from antiphon.acp.walls import PROVIDER_PORT
 from antiphon.domain.actor import OWNER
 from antiphon.domain.person import PersonRole
 from antiphon.domain.run import RunStatus
-from tests.acp.real import CLAUDE_AGENT, KEY, fake_model, needs_harnesses
+from tests.acp.real import (
+    CLAUDE_AGENT,
+    CODEX_AGENT,
+    KEY,
+    RealHarness,
+    asked_of_model,
+    fake_model,
+    needs_harnesses,
+)
 from tests.acp.stage import TALKING, asked, decide, effects, live_of
 from tests.claims import requirement
 from tests.conftest import OpenHome
@@ -26,7 +36,8 @@ ADA = guest("ada")
 
 def settings(*flags: str, **more: Any) -> dict[str, Any]:
     """A harness all of whose sessions have walls."""
-    section = {"command": [sys.executable, "-S", str(TALKING), *flags], "mode": "ask", "sandbox": {"mode": "all"}}
+    command = [sys.executable, "-S", str(TALKING), *flags]
+    section = {"command": command, "mode": "ask", "keeps": ["native-*.json"], "sandbox": {"mode": "all"}}
     return {"acp": {"agents": {"coder": {**section, **more}}}}
 
 
@@ -41,8 +52,35 @@ async def test_within_walls_it_answers_keeps_its_home_and_asks(open_home: OpenHo
         log = await coder.log()
     assert effects(home) == ["touch it"]
     assert not [event for event in log if event.type == "error"], "its session went on"
-    [kept] = home.glob("workspaces/coder/homes/*/native-*.json")
+    [kept] = home.glob("workspaces/coder/homes/*/*/native-*.json")
     assert len(json.loads(kept.read_text())["prompts"]) == 2
+
+
+async def test_what_a_run_leaves_in_its_home_is_not_there_in_the_next_one(open_home: OpenHome, home: Path) -> None:
+    planted = (".claude/settings.json", ".profile", "kept/a.txt", "kept/folder.txt/inner", "kept/x/y/b.txt", "not.json")
+    keeps = ["native-*.json", "kept/**/*.txt"]
+    async with telling(open_home, **settings(keeps=keeps)) as story:
+        coder = await story.opens("one", agent="coder")
+        lines = "\n".join(f"!writes {name} planted" for name in planted)
+        assert (await coder.answers(lines, "!reads")).reply == json.dumps(sorted(planted))
+        run = await coder.answers("!reads")
+        assert run.reply == json.dumps(["kept/a.txt", "kept/x/y/b.txt"]), run.error
+        assert not [event for event in await coder.log() if event.type == "error"], "its session went on"
+        [only] = home.glob("workspaces/coder/homes/*/*")
+        assert len(json.loads(next(only.glob("native-*.json")).read_text())["prompts"]) == 2
+
+
+async def test_links_that_a_run_leaves_in_its_home_lead_nowhere(open_home: OpenHome, home: Path) -> None:
+    async with telling(open_home, **settings(keeps=["native-*.json", "kept/*"])) as story:
+        coder = await story.opens("one", agent="coder")
+        await coder.answers("!say hello")
+        [first] = home.glob("workspaces/coder/homes/*/*")
+        (first / "kept").symlink_to(home.parent)
+        (first / "native-link.json").symlink_to(home / "antiphon.db")
+        (home.parent / "mine.txt").write_text("mine")
+        run = await coder.answers("!reads")
+        assert run.reply == "[]", run.error
+    assert (home.parent / "mine.txt").read_text() == "mine"
 
 
 async def test_a_guest_has_a_harness_within_walls(open_home: OpenHome, home: Path) -> None:
@@ -123,20 +161,60 @@ async def test_it_reaches_its_provider_with_a_key_that_it_never_has(
         assert key not in ((await coder.answers("!env")).reply or "")
 
 
+def walled(real: RealHarness, model: str, place: Path) -> dict[str, Any]:
+    """The settings of a home with the real program within walls."""
+    command = real.command(model, place)
+    mine = ("CLAUDE_CODE", "DISABLE", "CODEX_PATH")
+    env = {name: value for name, value in command.env.items() if name.startswith(mine)}
+    provider, address = ("anthropic", model) if real is CLAUDE_AGENT else ("openai", f"{model}/v1")
+    more: dict[str, Any] = {}
+    if real is CODEX_AGENT:
+        loopback = {"name": "it", "base_url": f"http://{HOST}:{PROVIDER_PORT}", "env_key": "OPENAI_API_KEY"}
+        config = {"model": "fake", "model_provider": "it", "model_providers": {"it": {**loopback, **RESPONSES}}}
+        env |= {"CODEX_CONFIG": json.dumps(config), "INITIAL_AGENT_MODE": "agent-full-access"}
+        more = {"unattended": True}
+    section = {"command": [*command.argv], "mode": real.mode, "env": env, "provider": provider, **more}
+    return {
+        "providers": {provider: {"base_url": address, "api_key": KEY}},
+        "acp": {"agents": {"coder": {**section, "sandbox": {"mode": "all"}}}},
+    }
+
+
+RESPONSES = {"wire_api": "responses"}
+PLANTED: dict[str, tuple[str, dict[str, Any]]] = {
+    "claude": (".claude/settings.json", {"permissions": {"allow": ["Bash"]}}),
+    "codex": (".codex/rules/any.rules", {}),
+}
+
+
 @needs_harnesses
-async def test_claude_code_works_within_walls(open_home: OpenHome, home: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("real", [CLAUDE_AGENT, CODEX_AGENT], ids=lambda real: real.name)
+async def test_the_real_programs_go_on_within_walls_without_settings_of_the_run_before(
+    open_home: OpenHome, home: Path, tmp_path: Path, real: RealHarness
+) -> None:
+    name, content = PLANTED[real.name]
+    write = f"mkdir -p ~/$(dirname {name}) && echo '{json.dumps(content)}' > ~/{name} && echo made > made.txt"
+    plants = f"!call {'Bash' if real is CLAUDE_AGENT else 'exec_command'} " + json.dumps(
+        {"command": write, "description": "plant it"} if real is CLAUDE_AGENT else {"cmd": write}
+    )
     with fake_model(tmp_path / "model") as model:
-        command = CLAUDE_AGENT.command(model, tmp_path)
-        env = {name: value for name, value in command.env.items() if name.startswith(("CLAUDE", "DIS"))}
-        section = {"command": [*command.argv], "mode": CLAUDE_AGENT.mode, "env": env, "provider": "anthropic"}
-        given = {"anthropic": {"base_url": model, "api_key": KEY}}
-        acp = {"agents": {"coder": {**section, "sandbox": {"mode": "all"}}}}
-        async with telling(open_home, providers=given, acp=acp) as story:
+        async with telling(open_home, **walled(real, model, tmp_path)) as story:
             coder = await story.opens("one", agent="coder")
-            run_id = await coder.hears(CLAUDE_AGENT.writes)
-            await decide(story, await asked(story))
+            run_id = await coder.hears(plants, "!say the word is heron")
+            if real is CLAUDE_AGENT:
+                await decide(story, await asked(story))
+            run = await story.end_of(run_id)
+            assert run.status is RunStatus.OK and "heron" in (run.reply or ""), run.error
+            assert [*home.glob(f"workspaces/coder/homes/*/*/{name}")], "it is planted"
+            run_id = await coder.hears("!say again" if real is CODEX_AGENT else CLAUDE_AGENT.writes)
+            if real is CLAUDE_AGENT:
+                await decide(story, await asked(story))
             run = await story.end_of(run_id)
             assert run.status is RunStatus.OK, run.error
+            assert not [event for event in await coder.log() if event.type == "error"], "its session went on"
+            assert not [*home.glob(f"workspaces/coder/homes/*/*/{name}")]
+        assert "the word is heron" in asked_of_model(tmp_path / "model")[-1]
+        assert KEY not in "".join(path.read_text("utf-8", "replace") for path in home.rglob("*.jsonl"))
     [made] = home.glob("workspaces/coder/*/made.txt")
     assert made.read_text() == "made\n"
 

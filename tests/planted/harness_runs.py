@@ -147,4 +147,25 @@ BUGS = (
         "{}",
         f"{SETTINGS}test_every_row_shows_a_harness_and_whether_it_is_unattended[sqlite]",
     ),
+    Bug(
+        "a HOME within walls keeps all that a run left in it",
+        "acp/kept_home.py",
+        'if kept.fullmatch("/".join(parts[1:])):',
+        "if kept.pattern:",
+        f"{WALLS}test_what_a_run_leaves_in_its_home_is_not_there_in_the_next_one[sqlite]",
+    ),
+    Bug(
+        "a HOME within walls keeps nothing",
+        "acp/kept_home.py",
+        'if kept.fullmatch("/".join(parts[1:])):',
+        "if not kept.pattern:",
+        f"{WALLS}test_within_walls_it_answers_keeps_its_home_and_asks[sqlite]",
+    ),
+    Bug(
+        "links in a HOME within walls are followed",
+        "acp/kept_home.py",
+        "follow_symlinks=False).st_mode",
+        "follow_symlinks=True).st_mode",
+        f"{WALLS}test_links_that_a_run_leaves_in_its_home_lead_nowhere[sqlite]",
+    ),
 )

@@ -28,6 +28,8 @@ class HarnessSetting(Struct, frozen=True, kw_only=True):
     is_unattended: bool
     env: Mapping[str, str]
     provider: ProviderKey | None = None
+    keeps: tuple[str, ...] = ()
+    """Patterns of the files in its HOME that the next process of the session finds, within walls."""
 
     @property
     def secrets(self) -> tuple[str, ...]:

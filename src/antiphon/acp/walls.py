@@ -1,6 +1,6 @@
 """How a harness is started: with the rights of this program, or within walls. Contract: foreign_agents 2.
 
-Within walls it sees the programs, its own folders, a HOME that persists with the session, and the workspace. Its
+Within walls it sees the programs, its own folders, a HOME that is made for this start, and the workspace. Its
 network is empty but for two ports of ours: the tools of its run, and the way to its provider.
 """
 
@@ -25,6 +25,7 @@ from msgspec import Struct
 
 from antiphon.acp.background import background_tasks
 from antiphon.acp.errors import HarnessCode, HarnessError
+from antiphon.acp.kept_home import open_fresh_home
 from antiphon.acp.loopback_http import serve_loopback
 from antiphon.acp.process import HarnessCommand
 from antiphon.acp.provider_proxy import ProviderProxy
@@ -184,7 +185,10 @@ def _bytes_of(folder: Path) -> int:
 
 
 def _opened(place: WalledPlace) -> tuple[Path, Path]:
-    return place.workspace.open(), place.workspace.harness_home.open()
+    try:
+        return place.workspace.open(), open_fresh_home(place.workspace.harness_home, place.setting.keeps)
+    except OSError as error:
+        raise _not_walled(f"its HOME cannot be made afresh ({error.strerror})") from error
 
 
 def _files() -> Mapping[str, str]:

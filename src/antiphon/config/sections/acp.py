@@ -14,6 +14,8 @@ from antiphon.settings.section import MOST_MEBIBYTES, MOST_SECONDS, Section
 
 CLIENTS: Final = frozenset({"claude", "codex", "gemini", "opencode"})
 """Names that clients have which attach themselves; no agent of the settings may have them. Contract: peers 1."""
+KEPT: Final = (".claude/projects/**/*.jsonl", ".codex/sessions/**/*.jsonl")
+"""The transcripts of Claude Code and of Codex: all that they need to go on with a session."""
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,99}")
 
 
@@ -22,6 +24,13 @@ def _variables(env: dict[str, SecretStr]) -> dict[str, SecretStr]:
         if _VARIABLE.fullmatch(name) is None:
             raise ValueError(f"{name!r} cannot be the name of an environment variable; use letters, digits and '_'")
     return env
+
+
+def _kept(keeps: tuple[str, ...]) -> tuple[str, ...]:
+    for each in keeps:
+        if any(part in ("", ".", "..") for part in each.split("/")):
+            raise ValueError(f"{each!r} is no path below HOME; write it without '/' at its ends, '.' and '..'")
+    return keeps
 
 
 class HarnessSandboxSection(Section):
@@ -47,6 +56,10 @@ class HarnessSection(Section):
     of its process; each list of agents says so."""
     env: dict[str, SecretStr] = Field(default_factory=dict[str, SecretStr])
     """Its environment, in addition to `PATH`, `HOME` and the like; nothing else of Antiphon's is passed on."""
+    keeps: Annotated[tuple[Annotated[str, Field(min_length=1, max_length=200)], ...], Field(max_length=20)] = KEPT
+    """The files in its HOME within walls that its next process finds, so that it can go on with its session: paths
+    below HOME, with `*`, and `**` for any folders or, at the end, all in one. Everything else there is made afresh at
+    each start. Name no settings here: what a guest's run leaves in them counts for the runs of others."""
     provider: Annotated[str, Field(min_length=1)] | None = None
     """The provider of its model, as in `providers`: its key goes to the harness, and no other."""
     clearance: ClearanceSection | None = None
@@ -67,6 +80,7 @@ class HarnessSection(Section):
     """The least classification of its new sessions; public and trusted unless set."""
 
     _check_env = field_validator("env")(_variables)
+    _check_keeps = field_validator("keeps")(_kept)
 
 
 class AcpSection(Section):

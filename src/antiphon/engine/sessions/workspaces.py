@@ -60,7 +60,7 @@ class Workspace(Struct, frozen=True):
 
     @property
     def harness_home(self) -> "Workspace":
-        """The directory that is the HOME of the incarnation's harness within walls."""
+        """The directory that holds the HOME of the incarnation's harness within walls."""
         return Workspace(self.directory, self.agent_id, f"{HOMES_NAME}/{self.name}")
 
     def within(self, name: str) -> "Workspace":
