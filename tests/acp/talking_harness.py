@@ -19,6 +19,7 @@ Message = dict[str, Any]
 
 HOME = Path(os.environ["HOME"])
 FLAGS = sys.argv[1:]
+NAME = next((flag.removeprefix("named=") for flag in FLAGS if flag.startswith("named=")), "talking")
 
 
 def write(message: Message) -> None:
@@ -71,7 +72,7 @@ class Agent:
         match method:
             case "initialize":
                 can: Message = {"loadSession": "forgets" not in FLAGS, "mcpCapabilities": {"http": True}}
-                result: Message = {"protocolVersion": 1, "agentCapabilities": can, "agentInfo": {"name": "talking"}}
+                result: Message = {"protocolVersion": 1, "agentCapabilities": can, "agentInfo": {"name": NAME}}
             case "session/new" | "session/load":
                 self.cwd, self.servers = params["cwd"], params["mcpServers"]
                 self.session = params.get("sessionId") or f"native-{os.getpid()}-{time.monotonic_ns()}"

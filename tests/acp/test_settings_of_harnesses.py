@@ -90,3 +90,26 @@ def test_doctor_starts_each_harness_and_says_whether_it_asks(home: Path) -> None
     found = [*check_harnesses(Config.model_validate({"acp": {"agents": agents}}))]
     assert [each.grade for each in found] == [Grade.OK, Grade.WARNING, Grade.BROKEN, Grade.BROKEN]
     assert "asks in its mode 'ask'" in found[0].detail and "unattended" in found[1].detail
+
+
+@pytest.mark.parametrize(
+    ("name", "file", "content", "said"),
+    [
+        ("claude-agent-acp", ".claude/settings.json", '{"permissions": {"allow": ["Bash"]}}', "permissions.allow"),
+        ("claude-agent-acp", ".claude/settings.json", '{"hooks": {"Stop": []}}', "hooks"),
+        ("claude-agent-acp", ".claude/settings.json", "[", "unreadable"),
+        ("claude-agent-acp", ".claude/settings.json", '{"permissions": {"allow": ["mcp__antiphon"]}}', None),
+        ("claude-agent-acp", ".codex/rules", "", None),
+        ("codex-acp", ".codex/rules", "", ".codex/rules"),
+    ],
+)
+def test_doctor_names_settings_by_which_a_harness_does_not_ask(
+    home: Path, name: str, file: str, content: str, said: str | None
+) -> None:
+    section = harness(home, f"named=@agentclientprotocol/{name}")
+    settings_file = Path(section["env"]["HOME"]) / file
+    settings_file.parent.mkdir(parents=True, exist_ok=True)
+    settings_file.write_text(content)
+    [found] = check_harnesses(Config.model_validate({"acp": {"agents": {"coder": section}}}))
+    assert found.grade is (Grade.OK if said is None else Grade.WARNING)
+    assert said is None or said in found.detail

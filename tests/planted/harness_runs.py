@@ -168,4 +168,11 @@ BUGS = (
         "follow_symlinks=True).st_mode",
         f"{WALLS}test_links_that_a_run_leaves_in_its_home_lead_nowhere[sqlite]",
     ),
+    Bug(
+        "doctor is silent about rules of HOME that allow calls",
+        "cli/homes/harness_checks.py",
+        "elif silencing is not None:",
+        "elif silencing == said:",
+        f"{SETTINGS}test_doctor_names_settings_by_which_a_harness_does_not_ask",
+    ),
 )
