@@ -41,7 +41,6 @@ LOGGED_EACH_TIME = {
     ("channels/matrix/client.py", "Keys could not be taken in"): "one line for each answer of the server",
     ("channels/matrix/loop.py", "Homeserver does not know where the account was"): "once; then all is asked for anew",
     ("channels/matrix/loop.py", "No citation"): "one line for each message, and only where details are logged",
-    ("channels/slack/loop.py", "Event cannot be read"): "one line for each event, which is passed over",
     (
         "engine/chats/accounts.py",
         "Account is served elsewhere",

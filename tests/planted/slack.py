@@ -12,15 +12,15 @@ BUGS = (
     Bug(
         "an envelope is confirmed before its message is stored",
         f"{DIRECTORY}/loop.py",
-        "        payload = self._read(lambda: read_payload(envelope.payload))\n",
-        "        await envelope.confirm()\n        payload = self._read(lambda: read_payload(envelope.payload))\n",
+        "        payload = self.intake.read(lambda: read_payload(envelope.payload))\n",
+        "        await envelope.confirm()\n        payload = self.intake.read(lambda: read_payload(envelope.payload))\n",
         SOCKET + "test_an_envelope_is_confirmed_only_after_its_message_is_stored[sqlite]",
     ),
     Bug(
         "an envelope that cannot be read is never confirmed",
         f"{DIRECTORY}/loop.py",
-        "        if payload is None:\n            pass\n",
-        "        if payload is None:\n            return\n",
+        "        is_doubtful = payload is not None and await",
+        "        if payload is None:\n            return\n        is_doubtful = payload is not None and await",
         SOCKET + "test_nonsense_ends_nothing[sqlite]",
     ),
     Bug(

@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Callable
+from typing import TypeVar
 
 import anyio
 from msgspec import ValidationError
@@ -16,6 +17,8 @@ logger = logging.getLogger(__name__)
 ATTEMPTS = 3
 """How often an event is tried that fails for another reason than the store; then the next one is taken in."""
 PAUSE_SECONDS = 0.5
+
+Read = TypeVar("Read")
 
 
 class Intake:
@@ -33,12 +36,7 @@ class Intake:
         `read` translates it; None, or `msgspec.ValidationError`, if it is nothing for Antiphon. `name` stands for it in
         the log. The answer is None if nothing was taken in. Raises `LeaseLost`, and without a lease `Unavailable`.
         """
-        try:
-            content = read()
-        except ValidationError as error:
-            # The message of the error names fields and types, never what was written.
-            self._log("Event cannot be read", "event_unread", name, error=str(error))
-            return None
+        content = self.read(read, name=name)
         if content is None:
             return None
         failures = 0
@@ -59,6 +57,17 @@ class Intake:
                 if is_over:
                     return None
                 await anyio.sleep(PAUSE_SECONDS)
+
+    def read(self, read: Callable[[], Read], *, name: object = None) -> Read | None:
+        """What the event says; None for one that cannot be read: its platform would send it again and again."""
+        try:
+            return read()
+        except ValidationError as error:
+            # The message of the error names fields and types, never what was written.
+            self._log("Event cannot be read", "event_unread", name, error=str(error))
+        except Exception as error:  # a bug of ours must not stop what comes behind it
+            self._log("Event cannot be read", "event_failed", name, failed=error)
+        return None
 
     async def _receive(self, content: FromChannel, lease: AccountLease | None) -> Received:
         match content:

@@ -210,12 +210,8 @@ class DiscordLoop(AccountLoop):
                 await self._take_message(data, lease)
 
     async def _take_message(self, data: object, lease: AccountLease) -> None:
-        try:
-            message = convert_message(data)
-        except ValidationError as error:
-            logger.warning("Event cannot be read", extra={"action": "event_unread", "error": str(error)})
-            return
-        if message.is_persons:
+        message = self.intake.read(lambda: convert_message(data))
+        if message is not None and message.is_persons:
             direct = DiscordRoom(id=message.channel_id, type=DIRECT)
             room = direct if message.guild_id is None else await self._room(message.channel_id)
             if room is not None:
@@ -244,11 +240,10 @@ class DiscordLoop(AccountLoop):
     async def _take_presses(self, lease: AccountLease) -> None:
         while True:
             data = await self._presses.get()
+            press = self.intake.read(lambda data=data: msgspec.convert(data, DiscordPress))
             try:
-                press = msgspec.convert(data, DiscordPress)
-                await self._take_press(press, lease)
-            except ValidationError as error:
-                logger.warning("Event cannot be read", extra={"action": "event_unread", "error": str(error)})
+                if press is not None:
+                    await self._take_press(press, lease)
             except FAILURES as error:
                 failed = {"action": "press_unanswered", "error": type(error).__name__}
                 logger.debug("Press was not answered", extra=failed)

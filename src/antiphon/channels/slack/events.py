@@ -139,6 +139,7 @@ class SlackPayload(Struct, frozen=True, kw_only=True):
 
     type: str = ""
     event: SlackEvent | None = None
+    command: str = ""
     trigger_id: str = ""
     user_id: str = ""
     team_id: str = ""

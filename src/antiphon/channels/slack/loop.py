@@ -1,14 +1,12 @@
 """Serves one app in its workspace: what comes over its connections, and what came while there were none."""
 
-import logging
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from functools import partial
-from typing import Final, TypeVar
+from typing import Final
 
 import anyio
-from msgspec import ValidationError
 from msgspec.structs import replace
 
 from antiphon.channels.account_loop import AccountLoop, PlatformTrouble
@@ -18,29 +16,15 @@ from antiphon.channels.kind import Inside
 from antiphon.channels.slack.channel import SlackChannel
 from antiphon.channels.slack.client import LIMITED, SlackClient, SlackError
 from antiphon.channels.slack.directory import SlackDirectory
-from antiphon.channels.slack.events import (
-    EventSurroundings,
-    SlackEvent,
-    SlackPosition,
-    change_of,
-    command_of,
-    inbound_of,
-    moment_of,
-    press_of,
-    read_event,
-    read_payload,
-)
+from antiphon.channels.slack.events import SlackEvent, moment_of, read_event, read_payload
+from antiphon.channels.slack.intake import SlackIntake
 from antiphon.channels.slack.section import NAME, TITLE, SlackAccount
 from antiphon.channels.slack.socket import LINK_DISABLED, SocketEnvelope, listen
 from antiphon.clock import Clock
 from antiphon.domain.errors import Unavailable
-from antiphon.domain.inbound import ButtonPress, ChatChange, FromChannel, Inbound, SentFile
+from antiphon.domain.inbound import Inbound, SentFile
 from antiphon.domain.position import NumberedPosition
 from antiphon.engine.chats.accounts import AccountLease
-
-logger = logging.getLogger(__name__)
-
-Read = TypeVar("Read")
 
 MOST_THREADS: Final = 50
 """Threads that are looked at after an outage: those in which somebody wrote last."""
@@ -71,8 +55,14 @@ class SlackLoop(AccountLoop):
         super().__init__(inside.reception, inside.accounts, clock, name=(NAME, channel.account))
         self._settings = settings
         self._client = client
-        self._channel = channel
-        self._directory = SlackDirectory(client, clock)
+        self._slack = SlackIntake(
+            client,
+            channel,
+            SlackDirectory(client, clock),
+            settings.replies,
+            intake=self.intake,
+            accounts=self.accounts,
+        )
         self._alive_at: datetime | None = None
         """When the account was last read; None before the first time."""
 
@@ -114,65 +104,11 @@ class SlackLoop(AccountLoop):
 
     async def _take_envelope(self, envelope: SocketEnvelope, lease: AccountLease) -> None:
         """Confirms it once it is stored, or needs no storing."""
-        payload = self._read(lambda: read_payload(envelope.payload))
-        if payload is None:
-            pass
-        elif payload.event is not None:
-            await self._take_event(payload.event, lease)
-        elif envelope.type == "slash_commands" or payload.type == "block_actions":
-            around = await self._around([payload.who], payload.where)
-            read = command_of if envelope.type == "slash_commands" else press_of
-            await self._take(self._read(lambda: read(payload, around)), payload.where, lease)
+        payload = self.intake.read(lambda: read_payload(envelope.payload))
+        is_doubtful = payload is not None and await self._slack.take_payload(payload, lease)
         await envelope.confirm()
-
-    async def _take_event(self, event: SlackEvent, lease: AccountLease) -> None:
-        if event.type in ("message", "app_mention"):
-            await self._take(await self._inbound(event), event.where, lease)
-        else:
-            around = await self._around(event.people, event.where)
-            await self._take(self._read(lambda: change_of(event, around)), event.where, lease)
-
-    async def _take(self, content: FromChannel | None, channel: str, lease: AccountLease) -> None:
-        if content is None:
-            return
-        if channel.startswith("D") and not isinstance(content, ChatChange):
-            self._channel.note_direct(content.sender.id, channel)
-        received = await self.intake.take(lambda: content, lease, name=channel)
-        position = content.position
-        if position is not None and content.place.thread_id == position.text:
-            # It begins a thread, whose position it is; the channel is read up to it, too.
-            await self.accounts.advance(lease, SlackPosition(position.text, channel))
-        if received is not None and received.toast and isinstance(content, ButtonPress):
-            with suppress(SlackError):
-                await self._channel.tell(content.place, content.sender.id, received.toast)
-
-    def _read(self, read: Callable[[], Read]) -> Read | None:
-        """None for what cannot be read: Slack would send it again and again."""
-        try:
-            return read()
-        except ValidationError as error:
-            # The message of the error names fields and types, never what was written.
-            logger.warning("Event cannot be read", extra={"action": "event_unread", "error": str(error)})
-        except Exception:
-            logger.exception("Event cannot be read", extra={"action": "event_failed", "channel": NAME})
-        return None
-
-    async def _inbound(self, event: SlackEvent) -> Inbound | None:
-        """The message with the names in it; None if it is nothing for Antiphon."""
-        me = await self._client.me()
-        if not event.is_of_person(me):
-            return None
-        is_certain = bool(event.from_team) and (event.from_team == me.team_id or me.enterprise_id is None)
-        if not is_certain:
-            await self._directory.user(event.user, must=True)
-        around = await self._around(event.people, event.where)
-        return self._read(lambda: inbound_of(event, around))
-
-    async def _around(self, users: list[str], channel: str) -> EventSurroundings:
-        title = "" if channel.startswith("D") else await self._directory.title(channel)
-        known = {each: await self._directory.user(each) for each in users if each}
-        me, replies = await self._client.me(), self._settings.replies
-        return EventSurroundings(me=me, account=self.account, replies=replies, users=known, title=title)
+        if is_doubtful:
+            await self._client.find_me()
 
     async def _catch_up(self, lease: AccountLease) -> None:
         """Takes in what people wrote while nobody listened, in the chats of the app and in their newest threads."""
@@ -186,7 +122,7 @@ class SlackLoop(AccountLoop):
         look = CatchUp(self._settings.catch_up, self.reception, self.accounts, self.clock, lease=lease)
         begin = f"{max(look.begins_at(self._alive_at).timestamp(), 0):.6f}"
         for chat in [*chats, *reversed(threads[-MOST_THREADS:])]:
-            take = partial(self._take, channel=chat.partition("/")[0], lease=lease)
+            take = partial(self._slack.take, channel=chat.partition("/")[0], lease=lease)
             with _of_one_chat():
                 await look.take(await self._missed(chat, stored.get(chat), begin), take)
 
@@ -196,7 +132,7 @@ class SlackLoop(AccountLoop):
         at, found, missed = {"channel": channel, "ts": thread or None}, list[SlackEvent](), list[Inbound]()
         method = f"conversations.{'replies' if thread else 'history'}"
         async for each in self._client.pages(method, "messages", oldest=since, **at):
-            event = self._read(lambda each=each: replace(read_event(each), channel=channel))
+            event = self.intake.read(lambda each=each: replace(read_event(each), channel=channel))
             if event is not None and event.thread == (thread or None) and moment_of(event.ts) > moment_of(since):
                 found.append(event)
             if len(found) >= MOST_OF_CHAT:
@@ -204,7 +140,7 @@ class SlackLoop(AccountLoop):
         for event in sorted(found, key=lambda each: moment_of(each.ts)):
             if event.user == me.user_id and after is None and self._alive_at is None:
                 missed.clear()  # another gateway of this app has answered, before this one was here
-            elif (inbound := await self._inbound(event)) is not None:
+            elif (inbound := await self._slack.inbound(event)) is not None:
                 missed.append(inbound)
         return missed
 
