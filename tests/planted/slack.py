@@ -6,6 +6,7 @@ DIRECTORY = "channels/slack"
 EVENTS = f"{DIRECTORY}/test_events.py::"
 SENDING = f"{DIRECTORY}/test_sending.py::"
 SOCKET = f"{DIRECTORY}/test_socket_mode.py::"
+POSTS = f"{DIRECTORY}/test_posts.py::"
 CATCHING_UP = f"{DIRECTORY}/test_catching_up.py::"
 
 BUGS = (
@@ -13,7 +14,8 @@ BUGS = (
         "an envelope is confirmed before its message is stored",
         f"{DIRECTORY}/loop.py",
         "        payload = self.intake.read(lambda: read_payload(envelope.payload))\n",
-        "        await envelope.confirm()\n        payload = self.intake.read(lambda: read_payload(envelope.payload))\n",
+        "        await envelope.confirm()\n"
+        "        payload = self.intake.read(lambda: read_payload(envelope.payload))\n",
         SOCKET + "test_an_envelope_is_confirmed_only_after_its_message_is_stored[sqlite]",
     ),
     Bug(
@@ -22,6 +24,76 @@ BUGS = (
         "        is_doubtful = payload is not None and await",
         "        if payload is None:\n            return\n        is_doubtful = payload is not None and await",
         SOCKET + "test_nonsense_ends_nothing[sqlite]",
+    ),
+    Bug(
+        "a post is taken in whatever its signature",
+        f"{DIRECTORY}/posts.py",
+        "        if not is_signed(secret, ",
+        "        if not secret and not is_signed(secret, ",
+        POSTS + "test_only_what_is_signed_with_the_secret_is_taken_in[sqlite]",
+    ),
+    Bug(
+        "an old post is taken in",
+        f"{DIRECTORY}/posts.py",
+        "            check_age(time, self._clock.now().timestamp())\n",
+        "            check_age(time, float(time))\n",
+        POSTS + "test_an_old_request_is_refused_and_told_from_a_wrong_clock[sqlite]",
+    ),
+    Bug(
+        "every old post is held for a wrong clock",
+        f"{DIRECTORY}/client.py",
+        "        if abs(self._skew) > MAX_AGE_SECONDS:\n",
+        "        if self._clock.monotonic() > 0:\n",
+        POSTS + "test_an_old_request_is_refused_and_told_from_a_wrong_clock[sqlite]",
+    ),
+    Bug(
+        "a wrong clock is no trouble",
+        f"{DIRECTORY}/loop.py",
+        "        self._client.check_clock()\n",
+        "",
+        POSTS + "test_an_old_request_is_refused_and_told_from_a_wrong_clock[sqlite]",
+    ),
+    Bug(
+        "a post counts as read that came behind one which was not stored",
+        f"{DIRECTORY}/posts.py",
+        "        self._lease = None\n        self._again.set()\n",
+        "",
+        POSTS + "test_what_cannot_be_stored_is_refused_so_that_slack_posts_it_again",
+    ),
+    Bug(
+        "a post of another workspace is taken in",
+        f"{DIRECTORY}/posts.py",
+        "                if payload.is_for(await each.client.me()):\n",
+        "                if await each.client.me():\n",
+        POSTS + "test_a_workspace_that_is_not_configured_gets_nothing[sqlite]",
+    ),
+    Bug(
+        "the challenge of an address is not answered",
+        f"{DIRECTORY}/posts.py",
+        '        if payload is not None and payload.type == "url_verification":\n',
+        '        if payload is not None and payload.type == "urlverification":\n',
+        POSTS + "test_the_address_is_proved_and_checks_of_certificates_have_no_effect[sqlite]",
+    ),
+    Bug(
+        "an event about the end of the token is no reason to look",
+        f"{DIRECTORY}/intake.py",
+        "            if payload.event.type in _ENDED:\n                return True\n",
+        "",
+        POSTS + "test_an_app_that_was_removed_is_a_trouble_until_it_is_back[sqlite-{'type': 'app_uninstalled'}]",
+    ),
+    Bug(
+        "an event waits for every name that does not come",
+        f"{DIRECTORY}/directory.py",
+        "        if not must and self._clock.monotonic() < self._quiet_until:\n",
+        "        if not must and self._clock is None:\n",
+        POSTS + "test_a_slow_slack_delays_no_answer_beyond_its_patience[sqlite]",
+    ),
+    Bug(
+        "a post whose failure was nobody's is answered as stored",
+        f"{DIRECTORY}/posts.py",
+        "                self.look_again()\n                raise _unreachable() from error\n",
+        "                self.look_again()\n                del error\n",
+        POSTS + "test_who_must_be_known_and_is_not_is_asked_for_again[sqlite]",
     ),
     Bug(
         "the old connection goes before the next one stands",

@@ -65,6 +65,23 @@ class Given(Struct, Generic[S], frozen=True, kw_only=True):
         """A setting of one of the accounts, likewise."""
         return self.at(*place_of((), self.section, account), *names)
 
+    def check_public(self, setting: str, mode: str, other: str, *, by: str) -> None:
+        """Raises `Invalid` for a mode in which a platform posts to the gateway, if the gateway has no public address.
+
+        `setting` begins with where the mode is set; `other` is one that does without.
+        """
+        if not (self.public_url or "").startswith("https://"):
+            raise Invalid(
+                f"{setting}: {str(mode)!r} needs an address that {by} can reach. "
+                f"Set gateway.public_url to one that begins with https://, or the mode to {other}.",
+                code="invalid_config",
+            )
+
+    def address_of(self, address: "PostAddress", account: str) -> str:
+        """Where others post to the account, as they reach the gateway."""
+        path = f"{address.path.partition('{')[0]}{account}"
+        return f"{(self.public_url or '').rstrip('/')}{path}"
+
     def accounts(self, type: type[A]) -> Mapping[str, A]:
         """The accounts, by name."""
         return named_accounts(self.section, type)
@@ -100,8 +117,8 @@ class Receiver(Protocol):
         """Raises `Unproven` for headers that cannot prove anything, so that the body need not be read."""
         ...
 
-    async def receive(self, account: str, headers: Mapping[str, str], body: bytes) -> Struct:
-        """The answer, once what was posted is stored. `body` is as it was sent, byte for byte.
+    async def receive(self, account: str, headers: Mapping[str, str], body: bytes) -> Struct | None:
+        """The answer, once what was posted is stored; None for an empty one. `body` is as it was sent, byte for byte.
 
         Raises `Unproven`, `Limited`, `NotJson`, `Misfit`, the errors of posting a message, and `Unavailable`.
         """
@@ -216,6 +233,10 @@ class ChannelKind(ABC, Generic[S, T]):
     """What its chats are called in keys and metadata."""
     abilities: frozenset[Ability] = frozenset()
     """What its platform can do; `antiphon.testing.channels` proves it."""
+
+    def needless(self, given: Mapping[str, object]) -> frozenset[str]:
+        """Secrets that `antiphon channels add` does not ask for, with these settings."""
+        return frozenset()
 
     @property
     def address(self) -> PostAddress | None:

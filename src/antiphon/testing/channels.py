@@ -118,6 +118,7 @@ class Stage:
             **sections,
             "session": {"identity_links": {"owner": owner} if owner else {}},
             "access": {"roles": {"guest": {"tools": ["wipe"]}}, "messages_per_minute": 100_000},
+            "gateway": {"public_url": "https://gateway.example.org"},
         }
 
     @property

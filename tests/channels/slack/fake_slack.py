@@ -1,7 +1,8 @@
-"""A fake of Slack: the Web API over HTTP and socket mode over WebSockets, written from Slack's own documents.
+"""A fake of Slack: the Web API over HTTP, socket mode over WebSockets, and posts; written from Slack's own documents.
 
 People act by `write`, `press`, `command` and `send_event`. `texts` are the bot's messages as people see them now.
-`will` makes requests fail; what is sent while nobody is connected is lost, and what nobody confirmed comes again.
+`will` makes requests fail; what is sent while nobody is connected is lost, and what nobody confirmed comes again. With
+`post_to` set, it posts to the gateway there.
 """
 
 import asyncio
@@ -14,10 +15,11 @@ from collections import defaultdict, deque
 from collections.abc import Callable
 from typing import Any
 
-from aiohttp import WSMsgType, web
+from aiohttp import ClientError, ClientSession, ClientTimeout, WSMsgType, web
 
 from antiphon.testing.faults import Fault
 from antiphon.testing.serving import FakeServer
+from tests.channels.slack.posting import body_of, signed_headers
 
 Json = dict[str, Any]
 HOME = "T0HOME"
@@ -34,6 +36,9 @@ NEEDS = {
     "users.info": "users:read",
     "files.info": "files:read",
 }
+RETRIES = (0.0, 0.3, 1.0)
+"""Seconds before each of the three times that a post is repeated: at once, after a minute, and after five."""
+POST_SECONDS = 3.0
 GRANTED = (
     "chat:write,im:history,im:write,users:read,app_mentions:read,channels:history,groups:history,channels:read,"
     "groups:read,im:read,files:read,commands"
@@ -93,6 +98,14 @@ class FakeSlack(FakeServer):
         """Whether each event comes twice."""
         self.opening: str | None = None
         """What is said to those who open a connection, instead of a hello."""
+        self.post_to: str | None = None
+        """The address that was entered at Slack."""
+        self.posted: list[tuple[int, str]] = []
+        """How each post was answered, with the id of its event or trigger; 0 if it was not."""
+        self.date: str | None = None
+        """What Slack says the time is, if not the real one."""
+        self._posts = asyncio.Queue[tuple[str, Json]]()
+        self._retries = set[asyncio.Task[None]]()
         self._faults: defaultdict[str, deque[Fault]] = defaultdict(deque)
         self._numbers = itertools.count(1)
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -173,6 +186,8 @@ class FakeSlack(FakeServer):
                     payload = {
                         "type": "block_actions",
                         "user": {"id": user, "team_id": self.users[user]["team_id"]},
+                        "team": {"id": self.users[user]["team_id"], "domain": "home"},
+                        "message": {"user": BOT, "team": HOME, "ts": ts},
                         "container": container,
                         "trigger_id": f"trigger{next(self._numbers)}",
                         "actions": [action],
@@ -196,7 +211,10 @@ class FakeSlack(FakeServer):
     # Socket mode.
 
     def _dispatch(self, type: str, payload: Json, attempt: int = 0) -> None:
-        """To one of the connections, as Slack does."""
+        """To one of the connections, as Slack does, or to the address."""
+        if self.post_to is not None and self._loop is not None:
+            self._loop.call_soon_threadsafe(self._posts.put_nowait, (type, payload))
+            return
         connection = next((each for each in reversed(self.connections) if not each.is_refreshed), None)
         if connection is None or self._loop is None:
             return
@@ -211,6 +229,39 @@ class FakeSlack(FakeServer):
             envelope |= {"retry_attempt": attempt, "retry_reason": "timeout"}
         connection.open[id] = envelope
         self.say(connection, envelope)
+
+    async def _post_all(self) -> None:
+        """One after the other; what fails comes again, beside those behind it."""
+        async with ClientSession(timeout=ClientTimeout(total=POST_SECONDS)) as session:
+            while True:
+                type, payload = await self._posts.get()
+                if not await self._post(session, type, payload, {}) and type == "events_api":
+                    task = asyncio.create_task(self._post_again(session, payload))
+                    self._retries.add(task)
+                    task.add_done_callback(self._retries.discard)
+
+    async def _post_again(self, session: ClientSession, payload: Json) -> None:
+        for number, pause in enumerate(RETRIES, 1):
+            await asyncio.sleep(pause)
+            more = {"X-Slack-Retry-Num": str(number), "X-Slack-Retry-Reason": "http_error"}
+            if await self._post(session, "events_api", payload, more):
+                return
+
+    async def _post(self, session: ClientSession, type: str, payload: Json, more: dict[str, str]) -> bool:
+        body, kind = body_of(type, payload)
+        headers, status = {**signed_headers(body, self.now(), kind), **more}, 0
+        try:
+            assert self.post_to is not None
+            async with session.post(self.post_to, data=body, headers=headers) as answer:
+                status = answer.status
+                said = await answer.read()
+                assert status != 200 or not said, said  # Slack would show it to the person
+        except (ClientError, TimeoutError):
+            pass
+        with self.changed:
+            self.posted.append((status, str(payload.get("event_id") or payload.get("trigger_id"))))
+            self.changed.notify_all()
+        return 200 <= status < 300
 
     def say(self, connection: Connection, facts: object) -> None:
         assert self._loop is not None
@@ -279,7 +330,10 @@ class FakeSlack(FakeServer):
         runner = web.AppRunner(application, shutdown_timeout=0.2, access_log=None)
         await runner.setup()
         await web.SockSite(runner, self._socket).start()
+        posting = asyncio.create_task(self._post_all())
         await self.stopped.wait()
+        for task in (posting, *self._retries):
+            task.cancel()
         for each in list(self.connections):
             await _abort(each.socket)
         await runner.cleanup()
@@ -309,7 +363,8 @@ class FakeSlack(FakeServer):
             self.changed.notify_all()
         if fault is not None:
             return await self._fail(request, fault)
-        return web.json_response(answer, headers={"x-oauth-scopes": self.scopes})
+        dated = {} if self.date is None else {"Date": self.date}
+        return web.json_response(answer, headers={"x-oauth-scopes": self.scopes, **dated})
 
     async def _fail(self, request: web.Request, fault: Fault) -> web.Response:
         match fault:

@@ -9,6 +9,7 @@ from antiphon.testing.channels import Mishap
 from antiphon.testing.faults import Fault
 from antiphon.testing.serving import serve_fake
 from tests.channels.slack.fake_slack import APP_TOKEN, BOT, HOME, TOKEN, FakeSlack, Json
+from tests.channels.slack.posting import PATH, SIGNING_SECRET
 
 PEOPLE: Final = {"olga": "U1OLGA", "ann": "U7ANN", "ben": "U8BEN"}
 CHANNEL: Final = "C0GENERAL"
@@ -20,13 +21,19 @@ def settings_of(fake: FakeSlack, **more: Any) -> Json:
     return {"token": TOKEN, "app_token": APP_TOKEN, "api_base": fake.url, **more}
 
 
+def posting_settings(fake: FakeSlack, **more: Any) -> Json:
+    """The section of an app to which Slack posts."""
+    return {"token": TOKEN, "mode": "http", "signing_secret": SIGNING_SECRET, "api_base": fake.url, **more}
+
+
 class SlackPlatform:
     """Implements `Platform`. Threads stand under mentions at the top of a channel."""
 
     kind = SLACK
 
-    def __init__(self, fake: FakeSlack) -> None:
+    def __init__(self, fake: FakeSlack, *, posts: bool = False) -> None:
         self.fake = fake
+        self._posts = posts
         self._threads: dict[str, str] = {}
         """Messages under which threads stand, by the suite's names of the threads."""
         for name, id in PEOPLE.items():
@@ -34,7 +41,9 @@ class SlackPlatform:
 
     def section(self, gateway_url: str) -> Json:
         groups: Json = {CHANNEL: {}}
-        return settings_of(self.fake, access="public", groups=groups, queue_mode="enqueue", stream_interval_ms=500)
+        make = posting_settings if self._posts else settings_of
+        self.fake.post_to = gateway_url + PATH if self._posts else None
+        return make(self.fake, access="public", groups=groups, queue_mode="enqueue", stream_interval_ms=500)
 
     def id_of(self, person: str) -> str:
         return f"{HOME}.{PEOPLE[person]}"
@@ -71,6 +80,6 @@ class SlackPlatform:
 
 
 @asynccontextmanager
-async def slack_platform() -> AsyncGenerator[SlackPlatform]:
+async def slack_platform(*, posts: bool = False) -> AsyncGenerator[SlackPlatform]:
     async with serve_fake(FakeSlack()) as fake:
-        yield SlackPlatform(fake)
+        yield SlackPlatform(fake, posts=posts)

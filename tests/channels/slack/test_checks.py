@@ -2,6 +2,8 @@
 
 import subprocess
 import sys
+from email.utils import formatdate
+from time import time
 from typing import Any
 
 import pytest
@@ -14,7 +16,8 @@ from antiphon.domain.check_result import CheckResult, Grade
 from antiphon.domain.errors import Invalid
 from tests.channels.settings import read_settings
 from tests.channels.slack.fake_slack import APP_TOKEN, TOKEN, FakeSlack
-from tests.channels.slack.slack_platform import settings_of
+from tests.channels.slack.posting import SIGNING_SECRET
+from tests.channels.slack.slack_platform import posting_settings, settings_of
 from tests.claims import requirement
 from tests.cli.program import environment
 from tests.engine.stage import config
@@ -67,6 +70,48 @@ async def test_a_revoked_token_an_unreachable_slack_and_what_the_gateway_found_a
     fake.token = "another"
     (revoked,) = await doctor(fake)
     assert revoked.grade is Grade.BROKEN and "revoked" in revoked.detail
+
+
+@requirement("channels:1")
+async def test_an_app_to_which_slack_posts_is_told_the_addresses_to_enter_and_a_wrong_clock(fake: FakeSlack) -> None:
+    section, public = posting_settings(fake), "https://gateway.example.org"
+    ((_, given),) = config(channels__slack=section, gateway__public_url=f"{public}/").given_channels()
+
+    def look() -> list[CheckResult]:
+        return list(SLACK.check(given, IN_ORDER, is_running=True))
+
+    app, *addresses = await to_thread.run_sync(look)
+    assert app.detail == "@antiphon in Home" and {each.grade for each in addresses} == {Grade.OK}
+    url = f"{public}/channels/slack/default"
+    pages = ("Event Subscriptions", "Interactivity & Shortcuts", "Slash Commands, /antiphon")
+    assert [each.detail for each in addresses] == [f"enter {url} on the page {page}" for page in pages]
+    fake.date = formatdate(time() - 301, usegmt=True)
+    wrong, *_ = await to_thread.run_sync(look)
+    assert wrong.grade is Grade.BROKEN and "timedatectl" in wrong.detail
+
+
+@requirement("config:1")
+@pytest.mark.parametrize(
+    ("section", "public_url", "named"),
+    [
+        ({"mode": "http"}, "https://a.example", "channels.slack.signing_secret"),
+        ({"mode": "http", "signing_secret": "short"}, "https://a.example", "channels.slack.signing_secret"),
+        ({"mode": "http", "signing_secret": SIGNING_SECRET}, None, "gateway.public_url"),
+        ({"mode": "http", "signing_secret": SIGNING_SECRET}, "http://a.example", "gateway.public_url"),
+        ({"signing_secret": SIGNING_SECRET}, "https://a.example", "channels.slack.app_token"),
+        (
+            {"mode": "http", "accounts": {"acme": {"signing_secret_env": "NO_SUCH"}}},
+            "https://a.example",
+            "accounts.acme.signing_secret",
+        ),
+    ],
+)
+def test_an_app_to_which_slack_posts_needs_a_secret_and_an_address(
+    section: Any, public_url: str | None, named: str
+) -> None:
+    with pytest.raises(Invalid) as caught:
+        read_settings(config(channels__slack={"token": TOKEN, **section}, gateway__public_url=public_url), "slack")
+    assert named in caught.value.message and SIGNING_SECRET not in caught.value.message
 
 
 @requirement("config:1")

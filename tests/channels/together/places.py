@@ -33,6 +33,11 @@ class Place:
     module: str
     """What a gateway with the channel imports, which takes long."""
     platform: Callable[[Servers, Path], AbstractAsyncContextManager[Platform]]
+    way: str = ""
+    """How messages come in, if there are several ways."""
+
+    def __str__(self) -> str:
+        return f"{self.kind.name}{self.way and '-'}{self.way}"
 
 
 @asynccontextmanager
@@ -55,6 +60,7 @@ PLACES = (
     Place(kind=EMAIL, module="email.account", platform=mail_platform),
     Place(kind=MATRIX, module="matrix.account", platform=lambda servers, home: matrix_platform(servers("synapse"))),
     Place(kind=SLACK, module="slack.workspaces", platform=lambda servers, home: slack_platform()),
+    Place(kind=SLACK, module="slack.workspaces", platform=lambda servers, home: slack_platform(posts=True), way="http"),
     Place(kind=TELEGRAM, module="telegram.bot", platform=lambda servers, home: telegram_platform()),
     Place(kind=WEBHOOK, module="webhook.channel", platform=lambda servers, home: webhook_platform()),
 )

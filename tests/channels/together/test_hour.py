@@ -45,7 +45,7 @@ class LaterClock(SystemClock):
 
 
 @requirement("channels:1")
-@pytest.mark.parametrize("place", [each for each in PLACES if each.kind.name != "webhook"], ids=lambda p: p.kind.name)
+@pytest.mark.parametrize("place", [each for each in PLACES if each.kind.name != "webhook"], ids=str)
 async def test_an_outage_of_an_hour(
     place: Place, open_home: OpenHome, home: Path, request: pytest.FixtureRequest, *, is_soak: bool
 ) -> None:

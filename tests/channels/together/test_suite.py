@@ -22,7 +22,7 @@ def gateway(place: Place) -> Generator[MortalGateway]:
 
 @requirement("channels:1")
 @pytest.mark.parametrize("case", CASES, ids=str)
-@pytest.mark.parametrize("place", PLACES, ids=lambda place: place.kind.name, scope="module")
+@pytest.mark.parametrize("place", PLACES, ids=str, scope="module")
 async def test_a_channel_does_what_channels_do(
     place: Place, case: Case, gateway: MortalGateway, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:

@@ -4,12 +4,11 @@ Contract: channels 1.
 """
 
 import hashlib
-import hmac
 import re
 from collections.abc import Mapping
 
 from antiphon.channels.hook.settings import HookSignature
-from antiphon.channels.signature import TIME_HEADER, Direction, bad_signature, check_age, check_form, verify
+from antiphon.channels.signature import TIME_HEADER, Direction, bad_signature, check_age, check_form, is_signed, verify
 
 HUB_HEADER = "X-Hub-Signature-256"
 STRIPE_HEADER = "Stripe-Signature"
@@ -46,7 +45,7 @@ def verify_hook(
             return hashlib.sha256(f"{headers[TIME_HEADER.lower()]}.".encode() + body).hexdigest()
         case HookSignature.GITHUB:
             found = _HUB.fullmatch(headers.get(HUB_HEADER.lower(), ""))
-            if found is None or not _is_same(_digest(secret, body), found[1]):
+            if found is None or not is_signed(secret, body, found[1]):
                 raise bad_signature(Direction.HOOK)
         case HookSignature.STRIPE:
             _verify_stripe(secret, headers, body, now)
@@ -57,16 +56,8 @@ def _verify_stripe(secret: str, headers: Mapping[str, str], body: bytes, now: fl
     found = _STRIPE.fullmatch(headers.get(STRIPE_HEADER.lower(), ""))
     if found is None:
         raise bad_signature(Direction.HOOK)
-    expected = _digest(secret, f"{found[1]}.".encode() + body)
+    signed = f"{found[1]}.".encode() + body
     given = [each.removeprefix("v1=") for each in found[2].split(",") if each.startswith("v1=")]
-    if not any(_is_same(expected, each) for each in given):
+    if not any(is_signed(secret, signed, each) for each in given):
         raise bad_signature(Direction.HOOK)
     check_age(found[1], now)
-
-
-def _digest(secret: str, signed: bytes) -> str:
-    return hmac.new(secret.encode(), signed, hashlib.sha256).hexdigest()
-
-
-def _is_same(expected: str, given: str) -> bool:
-    return hmac.compare_digest(expected, given)

@@ -4,7 +4,9 @@ import json
 import logging
 import re
 from collections.abc import AsyncIterator, Mapping
+from contextlib import suppress
 from datetime import timedelta
+from email.utils import parsedate_to_datetime
 from typing import Any, Final, TypeVar, cast
 from urllib.parse import urlsplit
 
@@ -16,6 +18,7 @@ from slack_sdk.web.async_client import AsyncWebClient
 
 from antiphon.channels.files import PIECE, read_at_most
 from antiphon.channels.json_facts import Json, find_object
+from antiphon.channels.signature import MAX_AGE_SECONDS
 from antiphon.channels.slack.events import SlackBot
 from antiphon.channels.slack.section import SlackAccount
 from antiphon.clock import Clock
@@ -35,6 +38,7 @@ TRANSPORT: Final = "unreachable"
 SLOW: Final = "timeout"
 UNREADABLE: Final = "unreadable"
 LIMITED: Final = "ratelimited"
+SKEWED: Final = "clock_skew"
 _REVOKED: Final = (
     "invalid_auth|not_authed|token_(revoked|expired)|account_inactive|not_allowed_token_type|team_not_found"
 )
@@ -98,6 +102,8 @@ class SlackClient:
         self._me: SlackBot | None = None
         self.scopes: frozenset[str] = frozenset()
         """The rights of the bot, as the newest answer names them."""
+        self._skew = 0.0
+        """Seconds by which this machine's clock is off from Slack's, as the newest answer is dated."""
 
     async def aclose(self) -> None:
         if self._session is not None:
@@ -128,7 +134,14 @@ class SlackClient:
         headers, data = cast("tuple[Mapping[str, str], Json]", (answer.headers, answer.data))  # pyright: ignore
         if not as_app and (granted := headers.get("x-oauth-scopes")):
             self.scopes = frozenset(each.strip() for each in granted.split(","))
+        with suppress(ValueError):
+            self._skew = self._clock.now().timestamp() - parsedate_to_datetime(headers.get("date", "")).timestamp()
         return data
+
+    def check_clock(self) -> None:
+        """Raises `SlackError` if the clocks are so far apart that what Slack signs would seem too old, or too new."""
+        if abs(self._skew) > MAX_AGE_SECONDS:
+            raise SlackError(SKEWED)
 
     async def pages(self, method: str, name: str, **parameters: object) -> AsyncIterator[Json]:
         """The things that the method lists under that name, page after page; waits as Slack asks."""

@@ -9,8 +9,10 @@ from antiphon.channels.slack.events import KnownUser
 from antiphon.clock import Clock
 
 KNOWN_SECONDS = 3600.0
-LOOKUP_SECONDS = 5.0
-"""How long an event waits for a name."""
+LOOKUP_SECONDS = 1.2
+"""How long an event waits for a name: Slack gives a post three seconds in all."""
+QUIET_SECONDS = 10.0
+"""For so long nobody waits for another name, once one did not come."""
 
 
 class SlackDirectory:
@@ -18,7 +20,9 @@ class SlackDirectory:
 
     def __init__(self, client: SlackClient, clock: Clock) -> None:
         self._client = client
+        self._clock = clock
         self._known = Remembered[Json](clock, seconds=KNOWN_SECONDS)
+        self._quiet_until = 0.0
 
     async def user(self, id: str, *, must: bool = False) -> KnownUser | None:
         """None if Slack does not say; if that may pass, and somebody must be known, raises `SlackError`."""
@@ -42,6 +46,8 @@ class SlackDirectory:
     async def _ask(self, noun: str, id: str, method: str, *, must: bool = False) -> Json:
         if (facts := self._known.get(id)) is not None:
             return facts
+        if not must and self._clock.monotonic() < self._quiet_until:
+            return {}
         try:
             with anyio.fail_after(LOOKUP_SECONDS):
                 answer = await self._client.call(method, **{noun: id, "include_locale": True})
@@ -52,6 +58,8 @@ class SlackDirectory:
             failed = error
         else:
             return self._known.put(id, find_object(answer, noun))
+        if failed.is_passing:
+            self._quiet_until = self._clock.monotonic() + QUIET_SECONDS
         if failed.is_of_token or (must and failed.is_passing):
             raise failed
         return {} if failed.is_passing else self._known.put(id, {})

@@ -139,13 +139,20 @@ class SlackPayload(Struct, frozen=True, kw_only=True):
 
     type: str = ""
     event: SlackEvent | None = None
+    challenge: str = ""
     command: str = ""
     trigger_id: str = ""
     user_id: str = ""
-    team_id: str = ""
+    team_id: str | None = None
+    enterprise_id: str | None = None
+    is_enterprise_install: bool | str | None = None
+    authorizations: list[Json] | None = None
     channel_id: str = ""
     text: str = ""
     user: Json = {}
+    team: Json | None = None
+    enterprise: Json | None = None
+    message: Json | None = None
     container: Json = {}
     actions: list[Json] = []
 
@@ -157,6 +164,16 @@ class SlackPayload(Struct, frozen=True, kw_only=True):
     @property
     def who(self) -> str:
         return self.user_id or words(self.user, "id")
+
+    def is_for(self, me: SlackBot) -> bool:
+        """Whether it comes to the installation of that bot. In shared channels others take part, who have their own."""
+        to = self.authorizations[0] if self.authorizations else Json()
+        homes = [words(to, "team_id"), words(to, "enterprise_id")]
+        if not any(homes):
+            of_all = self.enterprise_id or words(self.enterprise, "id")
+            homes = [self.team_id, words(self.team, "id"), words(self.message, "team"), of_all]
+        is_of_all = (to.get("is_enterprise_install") or self.is_enterprise_install) in (True, "true")
+        return me.team_id in homes[:-1] or (is_of_all and me.home == homes[-1])
 
 
 def moment_of(ts: str) -> tuple[int, int]:
@@ -287,7 +304,7 @@ def change_of(event: SlackEvent, around: EventSurroundings) -> ChatChange | None
 
 def command_of(command: SlackPayload, around: EventSurroundings) -> Inbound:
     """The slash command as the message that it stands for; its words are a command of chats, or `/help`."""
-    sender, said = _sender(command.who, command.team_id, around), command.text.strip()
+    sender, said = _sender(command.who, command.team_id or "", around), command.text.strip()
     is_direct = command.where.startswith("D")
     return Inbound(
         platform_id=f"command:{command.trigger_id}",

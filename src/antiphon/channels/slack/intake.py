@@ -47,22 +47,25 @@ class SlackIntake:
         self._intake = intake
         self._accounts = accounts
 
-    async def take_payload(self, payload: SlackPayload, lease: AccountLease | None) -> bool:
+    async def take_payload(self, payload: SlackPayload, lease: AccountLease | None, *, is_posted: bool = False) -> bool:
         """Returns once it is stored, or needs no storing; whether the account must be looked at anew.
 
-        Raises like `Intake.take`, and `SlackError` if Slack does not say what must be known.
+        What is posted any process takes in; without a lease, how far chats were read stays as it is. Raises like
+        `Intake.take`, and `SlackError` if Slack does not say what must be known.
         """
         if payload.event is not None:
             if payload.event.type in _ENDED:
                 return True
-            await self._take_event(payload.event, lease)
+            await self._take_event(payload.event, lease, is_posted=is_posted)
         elif payload.command or payload.type == "block_actions":
             around, read = await self._around([payload.who], payload.where), command_of if payload.command else press_of
-            await self.take(self._intake.read(lambda: read(payload, around)), payload.where, lease)
+            content = self._intake.read(lambda: read(payload, around))
+            await self.take(content, payload.where, lease, is_posted=is_posted)
         return False
 
-    async def take(self, content: FromChannel | None, channel: str, lease: AccountLease | None) -> None:
-        """Without a lease, as any process may take in what is posted, how far chats were read stays as it is."""
+    async def take(
+        self, content: FromChannel | None, channel: str, lease: AccountLease | None, *, is_posted: bool = False
+    ) -> None:
         if content is None:
             return
         if channel.startswith("D") and not isinstance(content, ChatChange):
@@ -70,7 +73,7 @@ class SlackIntake:
         position = content.position
         if lease is None and isinstance(content, Inbound):
             content = replace(content, position=None)
-        received = await self._intake.take(lambda: content, lease, name=channel)
+        received = await self._intake.take(lambda: content, None if is_posted else lease, name=channel)
         if lease is not None and position is not None and content.place.thread_id == position.text:
             # It begins a thread, whose position it is; the channel is read up to it, too.
             await self._accounts.advance(lease, SlackPosition(position.text, channel))
@@ -89,12 +92,13 @@ class SlackIntake:
         around = await self._around(event.people, event.where)
         return self._intake.read(lambda: inbound_of(event, around))
 
-    async def _take_event(self, event: SlackEvent, lease: AccountLease | None) -> None:
+    async def _take_event(self, event: SlackEvent, lease: AccountLease | None, *, is_posted: bool) -> None:
         if event.type in ("message", "app_mention"):
-            await self.take(await self.inbound(event), event.where, lease)
+            content = await self.inbound(event)
         else:
             around = await self._around(event.people, event.where)
-            await self.take(self._intake.read(lambda: change_of(event, around)), event.where, lease)
+            content = self._intake.read(lambda: change_of(event, around))
+        await self.take(content, event.where, lease, is_posted=is_posted)
 
     async def _around(self, users: list[str], channel: str) -> EventSurroundings:
         title = "" if channel.startswith("D") else await self._directory.title(channel)

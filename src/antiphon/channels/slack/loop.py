@@ -2,7 +2,7 @@
 
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Final
 
@@ -14,11 +14,12 @@ from antiphon.channels.catch_up import ALIVE, CatchUp
 from antiphon.channels.json_facts import find_object
 from antiphon.channels.kind import Inside
 from antiphon.channels.slack.channel import SlackChannel
-from antiphon.channels.slack.client import LIMITED, SlackClient, SlackError
+from antiphon.channels.slack.client import LIMITED, SKEWED, SlackClient, SlackError
 from antiphon.channels.slack.directory import SlackDirectory
 from antiphon.channels.slack.events import SlackEvent, moment_of, read_event, read_payload
 from antiphon.channels.slack.intake import SlackIntake
-from antiphon.channels.slack.section import NAME, TITLE, SlackAccount
+from antiphon.channels.slack.posts import SlackPosts
+from antiphon.channels.slack.section import NAME, TITLE, SlackAccount, SlackMode
 from antiphon.channels.slack.socket import LINK_DISABLED, SocketEnvelope, listen
 from antiphon.clock import Clock
 from antiphon.domain.errors import Unavailable
@@ -30,9 +31,15 @@ MOST_THREADS: Final = 50
 """Threads that are looked at after an outage: those in which somebody wrote last."""
 MOST_OF_CHAT: Final = 1_000
 """Messages of a chat that are looked at."""
+LOOK_AGAIN: Final = timedelta(minutes=10)
+"""How often Slack is asked for what it could not post: it gives up after three tries within some minutes."""
 UNREACHABLE: Final = "Slack cannot be reached. Check whether this machine reaches https://slack.com."
 TROUBLES: Final = {
     LINK_DISABLED: "Socket mode is off for this app, so nothing can come in. Turn it on, page Socket Mode.",
+    SKEWED: (
+        "The clock of this machine is more than five minutes off from Slack's, so nothing that Slack signs is taken "
+        "in. Set it, such as with `timedatectl set-ntp true`."
+    ),
     "too_many_websockets": "Other programs hold all connections that this app may have. Stop them.",
     LIMITED: "Slack asks to wait.",
 }
@@ -63,6 +70,7 @@ class SlackLoop(AccountLoop):
             intake=self.intake,
             accounts=self.accounts,
         )
+        self.posts = SlackPosts(client, self._slack, self.intake, settings.signing_key() or "")
         self._alive_at: datetime | None = None
         """When the account was last read; None before the first time."""
 
@@ -74,6 +82,9 @@ class SlackLoop(AccountLoop):
 
     async def listen(self, lease: AccountLease) -> None:
         """First what came meanwhile, then what comes; what is in both is recognised."""
+        if self._settings.mode is SlackMode.HTTP:
+            await self._await_posts(lease)
+            return
         async with anyio.create_task_group() as tasks:
 
             async def ready() -> None:
@@ -95,12 +106,26 @@ class SlackLoop(AccountLoop):
     def trouble_of(self, error: Exception) -> PlatformTrouble | None:
         return trouble_of(error) if isinstance(error, SlackError) else None
 
+    async def _await_posts(self, lease: AccountLease) -> None:
+        """Until it is time to look again for what could not be posted, or stored."""
+        began = self.clock.now()
+        await self._client.find_me()
+        self._client.check_clock()
+        await self.works()
+        await self._catch_up(lease)
+        await self._note_read(lease, began)
+        await self.posts.serve(lease, LOOK_AGAIN)
+
     async def _note_alive(self, lease: AccountLease) -> None:
         while True:
-            self._alive_at = self.clock.now()
-            with suppress(Unavailable):
-                await self.accounts.advance(lease, NumberedPosition(str(self.clock.now_ms())))
+            await self._note_read(lease, self.clock.now())
             await anyio.sleep(ALIVE.total_seconds())
+
+    async def _note_read(self, lease: AccountLease, at: datetime) -> None:
+        """All that was written until then was taken in."""
+        self._alive_at = at
+        with suppress(Unavailable):
+            await self.accounts.advance(lease, NumberedPosition(str(int(at.timestamp() * 1000))))
 
     async def _take_envelope(self, envelope: SocketEnvelope, lease: AccountLease) -> None:
         """Confirms it once it is stored, or needs no storing."""

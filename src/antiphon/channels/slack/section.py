@@ -24,8 +24,21 @@ class ReplyPlace(StrEnum):
     """Beside it, in the channel's own session."""
 
 
+class SlackMode(StrEnum):
+    """How events, commands and presses come in."""
+
+    SOCKET = "socket"
+    """Over connections that the gateway opens, so that nothing needs to be reachable from outside."""
+    HTTP = "http"
+    """Slack posts them, signed, to the gateway at `gateway.public_url`."""
+
+
 class SlackAccount(PeopleSection):
     """An app in one workspace."""
+
+    mode: SlackMode = SlackMode.SOCKET
+    """How messages come in: over connections that the gateway opens (`app_token`), or posted and signed by Slack to
+    `gateway.public_url` (`signing_secret`)."""
 
     token: SecretStr | None = Field(default=None, exclude=True)
     """The token of the app's bot, which begins with `xoxb-`. Prefer `token_env`, or `ANTIPHON_SLACK_TOKEN`."""
@@ -36,6 +49,11 @@ class SlackAccount(PeopleSection):
     `app_token_env`, or `ANTIPHON_SLACK_APP_TOKEN`."""
     app_token_env: str | None = Field(default=None, exclude=True)
     """The environment variable that holds the app's token."""
+    signing_secret: SecretStr | None = Field(default=None, exclude=True)
+    """The secret with which Slack signs what it posts. Prefer `signing_secret_env`, or
+    `ANTIPHON_SLACK_SIGNING_SECRET`."""
+    signing_secret_env: str | None = Field(default=None, exclude=True)
+    """The environment variable that holds the signing secret."""
     groups: dict[str, GroupSection] = Field(default_factory=dict[str, GroupSection])
     """Channels that the app may answer in, by the id that Slack gives them, such as `C0123456789`."""
     replies: ReplyPlace = ReplyPlace.THREAD
@@ -51,6 +69,9 @@ class SlackAccount(PeopleSection):
 
     def app_key(self) -> str | None:
         return secret_from(self.app_token, self.app_token_env)
+
+    def signing_key(self) -> str | None:
+        return secret_from(self.signing_secret, self.signing_secret_env)
 
 
 class SlackSection(SeveralAccounts, SlackAccount):

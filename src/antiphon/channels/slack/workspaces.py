@@ -10,7 +10,8 @@ from antiphon.channels.platform import PlatformChannel
 from antiphon.channels.slack.channel import SlackChannel
 from antiphon.channels.slack.client import SlackClient, SlackError
 from antiphon.channels.slack.loop import SlackLoop, trouble_of
-from antiphon.channels.slack.section import COMMAND, NAME, TITLE, SlackAccount
+from antiphon.channels.slack.posts import SlackDoor
+from antiphon.channels.slack.section import COMMAND, NAME, TITLE, SlackAccount, SlackMode
 from antiphon.clock import Clock
 from antiphon.domain.check_result import CheckResult, Grade
 
@@ -45,13 +46,27 @@ class SlackWorkspaces(PlatformChannel):
             name: SlackChannel(client, name, accounts[name].stream_interval_ms)
             for name, client in self._clients.items()
         }
+        self._loops = dict[str, SlackLoop]()
         self.senders = tuple(self._channels.values())
 
     async def serve(self, inside: Inside) -> None:
         async with anyio.create_task_group() as tasks:
-            for name, channel in self._channels.items():
-                loop = SlackLoop(self._settings[name], self._clients[name], channel, inside, clock=self._clock)
+            for loop in self._loops_of(inside).values():
                 tasks.start_soon(loop.run)
+
+    def receiver(self, inside: Inside) -> SlackDoor | None:
+        """Takes in what Slack posts; None if all accounts listen over connections."""
+        loops = self._loops_of(inside)
+        posts = {name: loop.posts for name, loop in loops.items() if self._settings[name].mode is SlackMode.HTTP}
+        return SlackDoor(posts, self._clock, inside.services.ids.random_hex(64)) if posts else None
+
+    def _loops_of(self, inside: Inside) -> Mapping[str, SlackLoop]:
+        """What serves each account, and takes in what is posted for it."""
+        for name, channel in self._channels.items():
+            if name not in self._loops:
+                settings, client = self._settings[name], self._clients[name]
+                self._loops[name] = SlackLoop(settings, client, channel, inside, clock=self._clock)
+        return self._loops
 
     async def find(self, account: str) -> FoundAccount:
         me = await self._clients[account].find_me()
@@ -60,6 +75,8 @@ class SlackWorkspaces(PlatformChannel):
     async def look(self, account: str) -> list[CheckResult]:
         """Who the app is, and what rights it lacks."""
         client, me = self._clients[account], await self.find(account)
+        if self._settings[account].mode is SlackMode.HTTP:
+            client.check_clock()
         found, lacking = [CheckResult("", Grade.OK, me.name)], [each for each in SCOPES if each not in client.scopes]
         if client.scopes and lacking:
             grade = Grade.BROKEN if set(lacking) & set(list(SCOPES)[:VITAL]) else Grade.WARNING

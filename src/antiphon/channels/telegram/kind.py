@@ -55,12 +55,8 @@ class TelegramKind(ChannelKind[TelegramSection, TelegramSettings]):
         token = section.key() or ""
         if not _TOKEN.fullmatch(token):
             raise Invalid(_problem_of_token(given, token), code="invalid_config")
-        if section.mode is TelegramMode.WEBHOOK and not (given.public_url or "").startswith("https://"):
-            raise Invalid(
-                f"{given.at('mode')}: 'webhook' needs an address that Telegram can reach. "
-                "Set gateway.public_url to one that begins with https://, or the mode to 'poll'.",
-                code="invalid_config",
-            )
+        if section.mode is TelegramMode.WEBHOOK:
+            given.check_public(given.at("mode"), section.mode, "'poll'", by=self.title)
         return TelegramSettings(
             token=token,
             mode=section.mode,

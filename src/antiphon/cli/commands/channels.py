@@ -12,6 +12,8 @@ from antiphon.domain.errors import Invalid
 from antiphon.domain.message import JsonObject
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from antiphon.cli.homes.channel_sections import Value
     from antiphon.cli.homes.channels import ListedAccount
 
@@ -151,7 +153,7 @@ def _told(listed: "ListedAccount") -> str:
 
 def _given(name: str, settings: list[str], variables: list[str]) -> "dict[str, Value]":
     """The settings as they are written. What is required, and secrets that no variable holds, are asked for."""
-    from antiphon.cli.homes.channels import kind_named, secrets_of, settings_of
+    from antiphon.cli.homes.channels import choices_of, kind_named, secrets_of, settings_of
 
     kind = kind_named(name)
     known, secrets = settings_of(kind), secrets_of(kind)
@@ -177,9 +179,20 @@ def _given(name: str, settings: list[str], variables: list[str]) -> "dict[str, V
     if sys.stdin.isatty():
         for key in kind.required:
             if key not in written:
-                written[key] = typer.prompt(key).strip()
-        written |= _asked([key for key in secrets if f"{key}_env" not in written])
+                written[key] = _answer(key, choices_of(kind, key))
+        needless = kind.needless(written)
+        written |= _asked([key for key in secrets if f"{key}_env" not in written and key not in needless])
     return written
+
+
+def _answer(key: str, choices: "Sequence[str]") -> str:
+    """What a person types; the first of the choices if they type nothing."""
+    if not choices:
+        return typer.prompt(key).strip()
+    while True:
+        typed: str = typer.prompt(f"{key} ({', '.join(choices)})", default=choices[0]).strip()
+        if typed in choices:
+            return typed
 
 
 def _asked(secrets: list[str]) -> "dict[str, Value]":

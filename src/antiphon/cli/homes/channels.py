@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from enum import StrEnum
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -103,6 +104,12 @@ def secrets_of(kind: AnyKind) -> list[str]:
 def settings_of(kind: AnyKind) -> list[str]:
     """All settings of an account."""
     return list(_fields_of(kind))
+
+
+def choices_of(kind: AnyKind, name: str) -> list[str]:
+    """What the setting may be, its default first; empty if it may be anything."""
+    default: object = _fields_of(kind)[name].default
+    return sorted(type(default), key=lambda each: each is not default) if isinstance(default, StrEnum) else []
 
 
 def _fields_of(kind: AnyKind) -> Mapping[str, Any]:

@@ -19,7 +19,7 @@ def receiving(channel: str, address: PostAddress) -> AnyOperation:
     segment = address.path[address.path.index("{") + 1 : address.path.index("}")]
     params = defstruct(f"ReceiveOf{channel.capitalize()}", [(segment, str)], bases=(Params,), frozen=True, kw_only=True)
 
-    async def receive(request: OperationRequest, params: Params) -> Struct:
+    async def receive(request: OperationRequest, params: Params) -> Struct | None:
         receiver, account = request.gateway.receivers.get(channel), getattr(params, segment)
         if receiver is None:
             raise address.unproven()
