@@ -14,6 +14,9 @@ from antiphon.cli.homes.channel_sections import section_text, with_section, with
 from antiphon.domain.errors import Conflict, NotFound
 from antiphon.testing.serving import run_fake
 from antiphon.testing.telegram import FakeTelegram
+from tests.channels.slack.fake_slack import TOKEN as SLACK_TOKEN
+from tests.channels.slack.fake_slack import FakeSlack
+from tests.channels.slack.posting import SIGNING_SECRET
 from tests.claims import requirement
 from tests.cli.program import antiphon, antiphon_json, on_terminal
 
@@ -97,7 +100,7 @@ def test_a_secret_is_asked_for_without_an_echo(home: Path, written: Path, fake: 
 
 def test_what_a_channel_needs_besides_secrets_is_asked_for_too(home: Path, written: Path) -> None:
     answers = {"address": "agents@example.org", "imap_host": "127.0.0.1", "authserv_id": "mx.example.org"}
-    with on_terminal("channels", "add", "email", "--set", "plain=true", home=home) as terminal:
+    with on_terminal("channels", "add", "email", "--set", "plain=true", "--no-check", home=home) as terminal:
         for name, answer in answers.items():
             terminal.expect(f"{name}: ")
             terminal.type(f"{answer}\n")
@@ -106,6 +109,29 @@ def test_what_a_channel_needs_besides_secrets_is_asked_for_too(home: Path, writt
         assert terminal.wait() == 0, terminal.seen
     section = tomllib.loads(written.read_text("utf-8"))["channels"]["email"]
     assert section == {**answers, "plain": True, "password": "correct-horse"}
+
+
+def test_only_the_secrets_of_a_mode_are_asked_for_and_the_addresses_to_enter_are_said(
+    home: Path, written: Path
+) -> None:
+    head = '[gateway]\npublic_url = "https://gateway.example.org"\n'
+    written.write_text(head, "utf-8")
+    with (
+        run_fake(FakeSlack()) as slack,
+        on_terminal("channels", "add", "slack", "--set", f"api_base={slack.url}", home=home) as terminal,
+    ):
+        terminal.expect("mode (socket, http) [socket]: ")
+        terminal.type("ftp\n")
+        terminal.expect("mode (socket, http) [socket]: ")
+        terminal.type("http\n")
+        for name, answer in (("token", SLACK_TOKEN), ("signing_secret", SIGNING_SECRET)):
+            terminal.expect(f"{name} (Enter for none): ")
+            terminal.type(f"{answer}\n")
+        assert terminal.wait() == 0, terminal.seen
+    assert terminal.seen.count("https://gateway.example.org/channels/slack/default") == 3
+    assert "app_token" not in terminal.seen and SIGNING_SECRET not in terminal.seen
+    section = tomllib.loads(written.read_text("utf-8"))["channels"]["slack"]
+    assert (section["mode"], section["signing_secret"]) == ("http", SIGNING_SECRET)
 
 
 @pytest.mark.parametrize(

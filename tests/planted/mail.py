@@ -3,10 +3,39 @@
 from tests.planted.bug import Bug
 
 LETTERS = "channels/email/test_letters.py::"
+CHECKS = "channels/email/test_checks.py::"
 MAILBOX = "channels/email/test_mailbox.py::"
 RECEPTION = "policy/test_reception.py::"
 
 BUGS = (
+    Bug(
+        "the server that sends is not asked whether it takes the sender",
+        "channels/email/channel.py",
+        "            await client.mail(self._settings.address)\n",
+        "",
+        CHECKS + "test_a_folder_that_is_missing_and_a_sender_that_is_refused_are_told",
+    ),
+    Bug(
+        "a wrong password is held for a broken connection",
+        "channels/email/troubles.py",
+        "        case aiosmtplib.SMTPAuthenticationError():\n",
+        "        case ZeroDivisionError():\n",
+        CHECKS + "test_a_wrong_password_is_told_with_its_setting[email]",
+    ),
+    Bug(
+        "a wrong certificate is no reason of its own",
+        "channels/email/troubles.py",
+        "    if any(isinstance(each, ssl.SSLCertVerificationError) for each in causes):\n",
+        "    if any(isinstance(each, ZeroDivisionError) for each in causes):\n",
+        CHECKS + "test_a_certificate_that_proves_nothing_and_no_tls_are_told",
+    ),
+    Bug(
+        "the servers of mailboxes are not asked",
+        "channels/kind.py",
+        "        return await opened.check_servers()\n",
+        "        return []\n",
+        CHECKS + "test_a_mailbox_that_does_not_open_is_not_written_unless_nobody_asks_it",
+    ),
     Bug(
         "what the core of Delta Chat fetches after an outage counts as new",
         "channels/deltachat/account.py",

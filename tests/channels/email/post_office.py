@@ -33,9 +33,20 @@ class PostOffice:
         """What the server says to the next mail instead of taking it, by who sends it."""
         self.gone: set[tuple[str, str]] = set()
         """Senders and recipients who take no mails of theirs any more."""
+        self.refused: set[str] = set()
+        """Senders whose mails are not taken."""
         self.signed_in: list[str] = []
         self.sealed: dict[str, bool] = {}
         """Whether the password came over TLS, by who signed in."""
+
+    async def handle_MAIL(  # noqa: N802
+        self, server: Any, session: Session, envelope: Envelope, address: str, options: Any
+    ) -> str:
+        if address in self.refused:
+            return "550 5.7.1 Not your address"
+        envelope.mail_from = address
+        envelope.mail_options.extend(options)
+        return "250 OK"
 
     async def handle_RCPT(  # noqa: N802
         self, server: Any, session: Session, envelope: Envelope, address: str, options: Any
@@ -77,7 +88,8 @@ class PostOffice:
     def authenticate(self, server: Any, session: Any, envelope: Any, mechanism: str, data: Any) -> AuthResult:
         self.signed_in.append(data.login.decode())
         self.sealed[data.login.decode()] = session.ssl is not None
-        return AuthResult(success=data.password.decode() == PASSWORD)
+        is_right = data.password.decode() == PASSWORD
+        return AuthResult(success=is_right, handled=is_right)  # else the server itself says no
 
 
 @contextmanager

@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Mapping
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import anyio
 from anyio import to_thread
@@ -17,6 +18,7 @@ from antiphon.channels.deltachat.sender import DeltaChatChannel
 from antiphon.channels.files import FileTooLarge
 from antiphon.channels.kind import Admit, Greeting, Inside, JoinLink, OpenChannel
 from antiphon.clock import Clock
+from antiphon.domain.check_result import CheckResult, Grade
 from antiphon.domain.errors import AntiphonError
 from antiphon.domain.inbound import Inbound, Sender, SentFile
 from antiphon.domain.session import DeliveryContext
@@ -28,6 +30,8 @@ logger = logging.getLogger(__name__)
 _JOINED = 1000
 _SENT = ("MsgDelivered", "MsgFailed")
 _FETCHED = ("ImapInboxIdle", REMINDED)
+LOOK_SECONDS = 20.0
+"""How long the core may try to sign in, which includes finding the servers."""
 FETCH_SECONDS = 20.0
 """How long fetching what came during an outage may take; what comes later counts as new."""
 
@@ -38,6 +42,23 @@ class DeltaChatAccounts(OpenChannel):
             (each, DeltaChatChannel(name, clock, each.stream_interval_ms)) for name, each in accounts.items()
         ]
         self.senders = [sender for _, sender in self._opened]
+
+    async def check_servers(self) -> list[CheckResult]:
+        """A core of its own signs in to both servers of each mailbox, and is thrown away; no mail is sent."""
+        found = list[CheckResult]()
+        for settings, sender in self._opened:
+            row = NAME if len(self._opened) == 1 else f"{NAME} {sender.account}"
+            try:
+                with TemporaryDirectory() as folder, anyio.fail_after(LOOK_SECONDS):
+                    async with running_core(Path(folder)) as core:
+                        await core.call("add_or_update_transport", _login_of(settings))
+            except CoreFailed as error:
+                found.append(_broken(row, f"The mailbox {settings.address} cannot be opened. {error}."))
+            except TimeoutError:
+                found.append(_broken(row, f"The servers of {settings.address} did not answer in time."))
+            else:
+                found.append(CheckResult(row, Grade.OK, f"{settings.address}: its servers take the password"))
+        return found
 
     async def serve(self, inside: Inside) -> None:
         async with anyio.create_task_group() as tasks:
@@ -96,17 +117,7 @@ class DeltaChatLoop(AccountLoop):
         settings = self._settings
         wanted = {"bot": "1", "displayname": settings.name, "download_limit": "0", "mdns_enabled": "0"}
         await core.call("batch_set_config", wanted)
-        way = "plain" if settings.plain else None
-        login = {
-            "addr": settings.address,
-            "password": settings.key() or "",
-            "imapServer": settings.imap_host,
-            "imapPort": settings.imap_port,
-            "imapSecurity": way,
-            "smtpServer": settings.smtp_host,
-            "smtpPort": settings.smtp_port,
-            "smtpSecurity": way,
-        }
+        login = _login_of(settings)
         stored = next(iter(await core.call("list_transports")), None)
         if stored is None or any(stored.get(name) != value for name, value in login.items() if value is not None):
             await core.call("add_or_update_transport", login)
@@ -208,6 +219,27 @@ class DeltaChatLoop(AccountLoop):
         if len(data) > most:
             raise FileTooLarge
         return data
+
+
+def _broken(row: str, said: str) -> CheckResult:
+    remedy = (
+        "Correct `password`, and `imap_host`, `imap_port`, `smtp_host` and `smtp_port` if the address alone finds none."
+    )
+    return CheckResult(row, Grade.BROKEN, said, remedy)
+
+
+def _login_of(settings: DeltaChatAccount) -> dict[str, str | int | None]:
+    way = "plain" if settings.plain else None
+    return {
+        "addr": settings.address,
+        "password": settings.key() or "",
+        "imapServer": settings.imap_host,
+        "imapPort": settings.imap_port,
+        "imapSecurity": way,
+        "smtpServer": settings.smtp_host,
+        "smtpPort": settings.smtp_port,
+        "smtpSecurity": way,
+    }
 
 
 def _read(path: Path, most: int) -> bytes:

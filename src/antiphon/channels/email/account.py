@@ -1,6 +1,5 @@
 """A mailbox that is served. Importing this module imports the client libraries: only configured mailboxes do it."""
 
-import ssl
 from collections import Counter
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -28,9 +27,11 @@ from antiphon.channels.email.mailbox import BROKEN, Mailbox, MailHead, NoFolder,
 from antiphon.channels.email.outbound import head_of
 from antiphon.channels.email.section import NAME, EmailAccount
 from antiphon.channels.email.threads import MailThreads
+from antiphon.channels.email.troubles import LOOK_SECONDS, error_of, sending_trouble, trouble_text, where_sent
 from antiphon.channels.files import FileTooLarge
 from antiphon.channels.kind import Inside, OpenChannel
 from antiphon.clock import Clock
+from antiphon.domain.check_result import CheckResult, Grade
 from antiphon.domain.inbound import SentFile
 from antiphon.domain.position import Position
 from antiphon.domain.session import DeliveryContext
@@ -63,12 +64,34 @@ class EmailAccounts(OpenChannel):
 
     def __init__(self, accounts: Mapping[str, EmailAccount], clock: Clock) -> None:
         self._accounts = [(name, settings, MailThreads(settings)) for name, settings in accounts.items()]
-        self.senders = [EmailChannel(*each, clock) for each in self._accounts]
+        self.senders = self._channels = [EmailChannel(*each, clock) for each in self._accounts]
+
+    async def check_servers(self) -> list[CheckResult]:
+        """Signs in to both servers of each mailbox; no mail is sent, and none is changed."""
+        found = list[CheckResult]()
+        for (name, settings, _), sender in zip(self._accounts, self._channels, strict=True):
+            row = NAME if len(self._accounts) == 1 else f"{NAME} {name}"
+            box = Mailbox(settings, LOOK_SECONDS)
+            error = await error_of(lambda box=box: box.call(box.open))
+            box.shut()
+            soon = "at once" if box.can_idle else "each minute, as the server has no IDLE"
+            said = f"{settings.address}, {settings.folder}; new mails are seen {soon}"
+            found.append(_result(row, said, trouble_text(error, settings)))
+            error = await error_of(sender.look)
+            said = f"{where_sent(settings)} takes mails of {settings.address}"
+            found.append(_result(f"{row} sending", said, sending_trouble(error, settings)))
+        return found
 
     async def serve(self, inside: Inside) -> None:
         async with anyio.create_task_group() as tasks:
             for each in self._accounts:
                 tasks.start_soon(EmailLoop(*each, inside).run)
+
+
+def _result(row: str, said: str, trouble: str | None) -> CheckResult:
+    if trouble is None:
+        return CheckResult(row, Grade.OK, said)
+    return CheckResult(row, Grade.BROKEN, trouble, "docs/places/EMAIL.md lists the usual mistakes.")
 
 
 class EmailLoop(AccountLoop):
@@ -100,23 +123,8 @@ class EmailLoop(AccountLoop):
                 await self._take_all(box, lease, await box.call(box.list_after, uid), is_first=False)
 
     def trouble_of(self, error: Exception) -> PlatformTrouble | None:
-        settings, where = self._settings, f"{self._settings.imap_host}:{self._settings.imap_port}"
-        match error:
-            case WrongPassword():
-                said = (
-                    f"{where} does not take the password of {settings.login[0]}. Many providers want one for programs."
-                )
-            case NoFolder():
-                said = f"{settings.address} has no folder {settings.folder!r}: set `folder` to one that it has."
-            case ssl.SSLCertVerificationError():
-                said = f"The certificate of {where} is not valid for that name: correct `imap_host`, or set `ca_file`."
-            case ssl.SSLError():
-                said = f"{where} does not speak TLS as expected: 993 is the usual `imap_port`, 143 means STARTTLS."
-            case _ if isinstance(error, BROKEN):
-                said = f"{where} cannot be reached, or broke the connection: {type(error).__name__}."
-            case _:
-                return None
-        return PlatformTrouble(said)
+        said = trouble_text(error, self._settings)
+        return None if said is None else PlatformTrouble(said)
 
     async def fetch(self, file: SentFile, most: int) -> bytes | None:
         validity, _, rest = file.file_id.partition(":")

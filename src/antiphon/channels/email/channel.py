@@ -67,6 +67,17 @@ class EmailChannel:
         finally:
             client.close()
 
+    async def look(self) -> None:
+        """Signs in and asks whether the sender is taken; no mail is sent. Raises errors of the library."""
+        client = self._client()
+        try:
+            await client.connect()
+            await client.mail(self._settings.address)
+            with suppress(aiosmtplib.SMTPException, OSError):
+                await client.quit(timeout=QUIT_SECONDS)
+        finally:
+            client.close()
+
     def _client(self) -> aiosmtplib.SMTP:
         settings = self._settings
         is_sealed = not settings.plain and settings.smtp_port == 465

@@ -46,18 +46,21 @@ class NoFolder(Exception): ...
 class Mailbox(BlockingClient):
     """A connection with the folder."""
 
-    def __init__(self, settings: EmailAccount) -> None:
+    def __init__(self, settings: EmailAccount, seconds: float = COMMAND_SECONDS) -> None:
+        """An answer of the server may take so many seconds."""
         super().__init__()
         self._settings = settings
+        self._seconds = seconds
         self._box: BaseMailBox | None = None
-        self._can_idle = False
+        self.can_idle = False
+        """Whether the server says at once that a mail has come."""
         self.validity = 0
         """UIDs name mails as long as this stays."""
 
     def open(self) -> None:
         """Connects and selects the folder. Raises `WrongPassword`, `NoFolder` and those of `BROKEN`."""
         settings = self._settings
-        self._box = box = _connect(settings)
+        self._box = box = _connect(settings, self._seconds)
         if self.is_shut:  # meanwhile
             raise ConnectionAbortedError
         client = box.client
@@ -74,7 +77,7 @@ class Mailbox(BlockingClient):
             box.folder.set(settings.folder)  # pyright: ignore[reportUnknownMemberType]
         except MailboxFolderSelectError as error:
             raise NoFolder from error
-        self._can_idle = b"IDLE" in client.capability()[1][0].upper().split()
+        self.can_idle = b"IDLE" in client.capability()[1][0].upper().split()
         (validity,) = client.response("UIDVALIDITY")[1][-1:] or (None,)
         self.validity = int(validity or 0)
 
@@ -142,7 +145,7 @@ class Mailbox(BlockingClient):
         box = self._opened
         if self._has_come():
             return
-        if not self._can_idle:
+        if not self.can_idle:
             box.idle.poll(POLL_SECONDS)
             box.client.noop()
             return
@@ -164,7 +167,7 @@ class Mailbox(BlockingClient):
         except ssl.SSLWantReadError:
             is_there = False
         finally:
-            client.sock.settimeout(COMMAND_SECONDS)
+            client.sock.settimeout(self._seconds)
         return (b"EXISTS",) if is_there else ()
 
     def _fetch(self, uids: str, items: str) -> Iterator[tuple[bytes, bytes]]:
@@ -183,11 +186,11 @@ class Mailbox(BlockingClient):
         return self._box
 
 
-def _connect(settings: EmailAccount) -> BaseMailBox:
+def _connect(settings: EmailAccount, seconds: float) -> BaseMailBox:
     host, port = settings.imap_host, settings.imap_port
     if settings.plain:
-        return MailBoxUnencrypted(host, port, COMMAND_SECONDS)
+        return MailBoxUnencrypted(host, port, seconds)
     context = ssl.create_default_context(cafile=settings.ca_file)
     if port == 143:
-        return MailBoxStartTls(host, port, COMMAND_SECONDS, context)
-    return MailBox(host, port, COMMAND_SECONDS, ssl_context=context)
+        return MailBoxStartTls(host, port, seconds, context)
+    return MailBox(host, port, seconds, ssl_context=context)

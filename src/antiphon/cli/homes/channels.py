@@ -109,7 +109,9 @@ def settings_of(kind: AnyKind) -> list[str]:
 def choices_of(kind: AnyKind, name: str) -> list[str]:
     """What the setting may be, its default first; empty if it may be anything."""
     default: object = _fields_of(kind)[name].default
-    return sorted(type(default), key=lambda each: each is not default) if isinstance(default, StrEnum) else []
+    if not isinstance(default, StrEnum):
+        return []
+    return [str(each) for each in sorted(type(default), key=lambda each: each is not default)]
 
 
 def _fields_of(kind: AnyKind) -> Mapping[str, Any]:
