@@ -40,6 +40,7 @@ def look(kind: AnyKind, office: PostOffice, **more: Any) -> list[CheckResult]:
         **({"authserv_id": AUTHSERV} if kind is EMAIL else {}),
         **more,
     }
+    office.dovecot.folder(ADDRESS)
     ((_, given),) = config(**{f"channels__{kind.name}": section}).given_channels()
     found = list(kind.check(given, NO_CHATS, is_running=False))
     assert not any(section["password"] in each.detail + each.remedy for each in found)
