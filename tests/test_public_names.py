@@ -104,6 +104,7 @@ MISSING = {
     "gateways.prove": CREDENTIALS,
     "webhooks.receive": "platforms reach a program by HTTP",
     "hooks.receive": "other programs reach a program by HTTP",
+    "slack.receive": "Slack reaches a program by HTTP",
     "telegram.receive": "Telegram reaches a program by HTTP",
     "metrics.get": PROCESS,
     "agents.list": "a program knows the agents that it configured",

@@ -211,7 +211,7 @@ _OPERATIONS: dict[Kind, str] = {
         "people.patch personId | people.remove personId | people.resume personId | people.role personId | "
         "people.suspend personId | agents.forget agentId"
     ),
-    Kind.WEBHOOK: "webhooks.receive name | hooks.receive name | telegram.receive account",
+    Kind.WEBHOOK: "webhooks.receive name | hooks.receive name | slack.receive account | telegram.receive account",
     Kind.CHAT: (
         "routes.set channel | routes.set account | routes.set peer | routes.set thread | "
         "join-links.create channel | join-links.create account | "

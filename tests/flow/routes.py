@@ -641,6 +641,13 @@ ROUTES = (
         tests=("channels/test_hooks.py::test_who_waits_at_a_hook_is_told_nothing_of_what_may_not_go_there",),
     ),
     Route(
+        name="Slack in: events that are posted or come over connections, and the sessions of its chats",
+        doors=("http slack.receive",),
+        sink="the clearance of the app, met with its recipient's",
+        check="engine/deliveries/deliveries.py::claim_delivery",
+        tests=("channels/telegram/test_chats.py::test_what_is_classified_is_not_said_in_a_chat",),
+    ),
+    Route(
         name="Telegram in: updates that are posted or fetched, and the sessions of its chats",
         doors=("http telegram.receive",),
         sink="the clearance of the bot, met with its recipient's",

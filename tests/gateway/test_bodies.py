@@ -48,6 +48,7 @@ async def test_only_where_messages_enter_may_bodies_be_large(open_home: OpenHome
     assert {place for place, limit in limits.items() if limit == WEBHOOK_BYTES} == {
         ("POST", "/audit/verify"),  # seals that were kept elsewhere
         ("POST", "/channels/webhook/{name}"),
+        ("POST", "/channels/slack/{account}"),
         ("POST", "/channels/telegram/{account}"),
         ("POST", "/hooks/{name}"),
     }

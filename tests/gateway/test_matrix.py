@@ -152,6 +152,7 @@ LEAST: Mapping[str, str] = {
     "gateways.prove": OPEN,
     "webhooks.receive": OPEN,
     "hooks.receive": OPEN,
+    "slack.receive": OPEN,
     "telegram.receive": OPEN,
     "metrics.get": OWNERS,
     "health.get": OPEN,

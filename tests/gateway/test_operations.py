@@ -4,6 +4,7 @@ import hashlib
 import hmac
 import json
 import re
+import time
 from collections.abc import AsyncGenerator, Generator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -47,6 +48,9 @@ from antiphon.wire.search import FoundShape
 from tests.attacks.attempt import Door
 from tests.attacks.test_table import ATTEMPTS
 from tests.channels.fake_channel import NAME, Act, FakeChannel
+from tests.channels.slack.fake_slack import TOKEN as SLACK_TOKEN
+from tests.channels.slack.posting import PATH as SLACK_PATH
+from tests.channels.slack.posting import SIGNING_SECRET, signed_headers
 from tests.channels.telegram.bots import settings_of
 from tests.claims import requirement
 from tests.conftest import OpenHome
@@ -61,7 +65,7 @@ pytestmark = pytest.mark.anyio
 CHAT, OTHER, NONE = "agent:main:api:chat", "agent:main:api:other", "agent:main:api:none"
 SECRET = "s3cret-of-the-door-bell"
 OPEN = {
-    *("webhooks.receive", "hooks.receive", "telegram.receive", "browsers.sign-in", "gateways.prove"),
+    *("webhooks.receive", "hooks.receive", "slack.receive", "telegram.receive", "browsers.sign-in", "gateways.prove"),
     *("health.get", "health.ready"),
 }
 UNTYPED = {"tools.invoke": dict[str, Any]}
@@ -316,6 +320,12 @@ async def served(
         "channels": {
             "webhook": {"door": {"secret": SECRET}},
             "telegram": settings_of(fake, mode="webhook", access="public"),
+            "slack": {
+                "mode": "http",
+                "token": SLACK_TOKEN,
+                "signing_secret": SIGNING_SECRET,
+                "api_base": "http://127.0.0.1:9",
+            },
             "letter": {"password": SECRET, "access": "public"},
         },
         "hooks": {"ci": {"secret": SECRET}},
@@ -389,6 +399,7 @@ async def test_every_operation_answers_what_its_type_and_its_description_say(
     await ring(journey)
     await call_hook(journey)
     await post_update(journey, fake)
+    await prove_address(journey)
     token = await journey.ask("tokens.create", sessionKey=CHAT, name="one", days=1.0)
     await sign_in_and_out(journey)
     await invite_and_remove(journey)
@@ -615,6 +626,14 @@ async def post_update(journey: Journey, fake: FakeTelegram) -> None:
     async with new_client(journey.served.url) as telegram:
         answer = await telegram.post("/channels/telegram/default", json=fake.updates[0], headers=headers)
     assert journey.check(TABLE["telegram.receive"], answer) == {"ok": True}
+
+
+async def prove_address(journey: Journey) -> None:
+    """Slack asks whether the address is the gateway's."""
+    body = json.dumps({"type": "url_verification", "challenge": "who are you"}).encode()
+    async with new_client(journey.served.url) as slack:
+        answer = await slack.post(SLACK_PATH, content=body, headers=signed_headers(body, time.time()))
+    assert journey.check(TABLE["slack.receive"], answer) == {"challenge": "who are you"}
 
 
 async def sign_in_and_out(journey: Journey) -> None:

@@ -54,7 +54,7 @@ async def test_the_methods_are_the_operations_and_the_names_that_are_kept(open_h
         assert TABLE.keys() - set(methods) == only_http
         assert only_http == {
             *("sessions.events", "sessions.transcript", "browsers.sign-in", "browsers.sign-out", "gateways.prove"),
-            *("webhooks.receive", "hooks.receive", "telegram.receive"),
+            *("webhooks.receive", "hooks.receive", "slack.receive", "telegram.receive"),
         }
 
 
