@@ -120,6 +120,7 @@ async def open_app(home: Path, config: Config, parts: Parts | None = None) -> As
                         tasks.start_soon(app.deliverer.run)
                         tasks.start_soon(app.notifications.run)
                         tasks.start_soon(app.live.run)
+                        tasks.start_soon(app.acknowledgements.run)
                         tasks.start_soon(app.inside.accounts.run)
                         tasks.start_soon(channels.serve, app.inside)
                     try:

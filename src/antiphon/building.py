@@ -82,6 +82,7 @@ from antiphon.engine.children.due import DueChildren
 from antiphon.engine.children.govern import Subagents
 from antiphon.engine.children.spawn import Spawns
 from antiphon.engine.children.wait import ChildWaits
+from antiphon.engine.deliveries.acknowledgements import Acknowledgements
 from antiphon.engine.deliveries.deliverer import Deliverer
 from antiphon.engine.deliveries.deliveries import Deliveries
 from antiphon.engine.deliveries.live import LiveReplies
@@ -186,6 +187,7 @@ class App(Struct, frozen=True, kw_only=True):
     """Runs if `audit.seal_to` is set."""
     workspaces: Workspaces
     live: LiveReplies
+    acknowledgements: Acknowledgements
     """Runs if the process runs agents."""
     deliverer: Deliverer
     notifications: Notifications
@@ -357,6 +359,9 @@ def build(
         publish_delta = _everywhere(hub.publish_delta, backend.deltas.publish_delta)
     paces = RateLimits(clock)
     live = LiveReplies(database=database, notifier=notifier, channels=senders, rules=rules, paces=paces, clock=clock)
+    acknowledgements = Acknowledgements(
+        database=database, notifier=notifier, channels=senders, rules=rules, paces=paces
+    )
     if live.is_serving:
         publish_delta = _everywhere(publish_delta, live.publish)
     workspaces = Workspaces(base.home / WORKSPACES_NAME)
@@ -562,7 +567,7 @@ def build(
     )
     notifications = Notifications(database, rules, clock, accounts=senders.keys())
     inside = Inside(
-        reception=Reception(database, rules, workspaces, clock=clock),
+        reception=Reception(database, rules, workspaces, clock=clock, acknowledge=acknowledgements.note),
         accounts=Accounts(database, process, clock),
         services=services,
         replies=services.replies,
@@ -588,6 +593,7 @@ def build(
         sealer=_sealer_of(base, backend, trail, home_key),
         workspaces=workspaces,
         live=live,
+        acknowledgements=acknowledgements,
         deliverer=deliverer,
         notifications=notifications,
         due_children=DueChildren(database, notifier, workspaces, rules, clock=clock),

@@ -102,6 +102,9 @@ class WebhookPlatform(FakeServer):
     async def befall(self, mishap: Mishap) -> None:
         self._faults.append(FAULTS[mishap])
 
+    async def reactions(self, person: str) -> Sequence[str]:
+        return []
+
     async def press(self, person: str, label: str) -> bool:
         return False
 

@@ -8,7 +8,37 @@ SUITE = "channels/together/test_suite.py::test_a_channel_does_what_channels_do"
 COMMANDS = "cli/test_channels.py::"
 APPRISE = "channels/apprise/test_apprise.py::"
 
+REACTIONS = "engine/deliveries/test_acknowledgements.py::"
+
 BUGS = (
+    Bug(
+        "a message that is only kept gets a reaction",
+        "engine/chats/reception.py",
+        "posted is None or posted.run_id is None or received.is_repeated",
+        "posted is None or received.is_repeated",
+        REACTIONS + "test_what_is_not_answered_looks_ignored[sqlite]",
+    ),
+    Bug(
+        "a reaction is taken away before the answer is sent",
+        "engine/deliveries/acknowledgements.py",
+        "run.is_over and not await outbox.is_any_of_runs_waiting(query, chain)",
+        "run.is_over or not await outbox.is_any_of_runs_waiting(query, chain)",
+        REACTIONS + "test_a_message_has_the_reaction_until_its_answer_was_sent[sqlite]",
+    ),
+    Bug(
+        "a reaction stays after a restart",
+        "engine/deliveries/acknowledgements.py",
+        "self._begin(each, Acknowledgement(shown=ReactionState.PERHAPS))",
+        "self._begin(each, Acknowledgement(shown=ReactionState.NO))",
+        REACTIONS + "test_a_restart_takes_away_what_the_process_before_gave[sqlite]",
+    ),
+    Bug(
+        "a reaction is taken away again and again",
+        "domain/acknowledgement.py",
+        "if self.takings < MOST_TAKINGS",
+        "if self.takings < MOST_TAKINGS + 1",
+        "domain/test_acknowledgement.py::test_it_is_taken_away_even_if_nobody_knows_whether_it_was_given_and_not_again_and_again",
+    ),
     Bug(
         "a channel is written although its platform refuses it",
         "cli/homes/channels.py",

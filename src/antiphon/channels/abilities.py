@@ -20,5 +20,7 @@ class Ability(StrEnum):
     """A chat has threads, each a conversation of its own."""
     OPENS_THREADS = "opens_threads"
     """A thread can be begun for a sub-agent: its senders are `ThreadedChannel`s."""
+    REACTS = "reacts"
+    """The bot can react to somebody's message with an emoji: its senders are `ReactingChannel`s."""
     BUTTONS = "buttons"
     """A text can have buttons: `form.has_buttons`."""

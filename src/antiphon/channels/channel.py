@@ -87,3 +87,15 @@ class ThreadedChannel(Channel, Protocol):
         `DeliveryFailed`, like `send`.
         """
         ...
+
+
+class ReactingChannel(Channel, Protocol):
+    """A channel on which the bot can react to messages; its kind has `Ability.REACTS`."""
+
+    async def react(self, place: DeliveryContext, platform_id: str, emoji: str, *, is_shown: bool) -> None:
+        """Shows the emoji as the bot's reaction to the message whose `Inbound.platform_id` is given, or takes it away.
+
+        The bot has no other reaction there. It may be called again, and succeeds if nothing is to change, also because
+        the message is gone. Raises `DeliveryFailed`, like `send`; nothing is lost if it does.
+        """
+        ...

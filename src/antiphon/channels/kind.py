@@ -4,7 +4,7 @@ docs/EXTENDING.md shows how a package offers a channel.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar
@@ -237,6 +237,9 @@ class ChannelKind(ABC, Generic[S, T]):
     """What its chats are called in keys and metadata."""
     abilities: frozenset[Ability] = frozenset()
     """What its platform can do; `antiphon.testing.channels` proves it."""
+
+    reactions: Collection[str] | None = None
+    """The emojis with which its bots can react, where the platform has a list of them; None for any."""
 
     def needless(self, given: Mapping[str, object]) -> frozenset[str]:
         """Secrets that `antiphon channels add` does not ask for, with these settings."""

@@ -23,6 +23,8 @@ A = TypeVar("A", bound=Section)
 Id = TypeVar("Id")
 
 MIN_SECRET_LENGTH = 16
+Emoji = Annotated[str, Field(pattern=r"^[^\s\x00-\x7f]{0,16}$")]
+"""One emoji, or none."""
 ACCOUNT_NAME = r"[a-z0-9][a-z0-9_-]{0,31}"
 CHANNEL_NAME = r"[a-z][a-z0-9]{0,31}"
 
@@ -70,6 +72,9 @@ class AccountSection(Section):
     quick_turns: Annotated[int, Field(ge=0, le=1_000)] = 6
     """How many answers may follow each other faster than people write, where programs look like people; then
     nothing is answered until somebody takes their time. 0 for any number."""
+    acknowledgement: Emoji = ""
+    """The emoji with which the bot reacts to a message while it answers it, where bots can react. A message that is not
+    answered gets none. Empty for none."""
     classification: ClassificationSection | None = None
     """The classification of its messages, and the least classification of its new sessions; public unless set. Guests'
     messages are untrusted in any case."""

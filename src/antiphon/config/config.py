@@ -333,6 +333,7 @@ class Config(Section):
         for each in self.accounts():
             self._known_agent(each.section.agent, agents, *each.place, "agent")
         self._check_further()
+        self._check_reactions()
         self._check_hooks(agents, default)
         self._check_links()
         days, kept_days = self.session.stale_after_days, self.session.retention_days
@@ -505,6 +506,29 @@ class Config(Section):
                         code="invalid_config",
                     )
 
+    def _check_reactions(self) -> None:
+        """Raises `Invalid` for an acknowledgement with which no bot of the platform can react."""
+        serving = {each.channel: kind for kind, section in self._kinds() for each in kind.further(section)}
+        serving |= {kind.name: kind for kind, _ in self._kinds()}
+        for each in self.accounts():
+            kind, emoji = serving[each.channel], each.section.acknowledgement
+            if not emoji:
+                continue
+            place = self._at(*each.place, "acknowledgement")
+            if Ability.REACTS not in kind.abilities:
+                able = sorted(each.name for each in self._known_kinds() if Ability.REACTS in each.abilities)
+                raise Invalid(
+                    f"{place}: bots cannot react to messages on {kind.title}. Leave it out. Channels on which they "
+                    f"can: {', '.join(able)}.",
+                    code="invalid_config",
+                )
+            if kind.reactions is not None and emoji not in kind.reactions:
+                raise Invalid(
+                    f"{place}: {kind.title} does not let bots react with {emoji!r}. Choose one of: "
+                    f"{' '.join(kind.reactions)}",
+                    code="invalid_config",
+                )
+
     def _people(self) -> Iterator[tuple[Account, PeopleSection]]:
         """The accounts to which people write."""
         for each in self.accounts():
@@ -622,6 +646,7 @@ class Config(Section):
                 classification=self._classification(
                     section.classification, compartments, *each.place, "classification"
                 ),
+                acknowledgement=section.acknowledgement,
                 threads=self._thread_limits(each.channel, section),
                 join_waits=section.join_waits,
                 groups={

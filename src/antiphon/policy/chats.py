@@ -42,6 +42,8 @@ class ChannelRules(Struct, frozen=True, kw_only=True):
     access: ChannelAccess = ChannelAccess.PAIRING
     queue_mode: QueueMode = QueueMode.COLLECT
     classification: Classification = PUBLIC
+    acknowledgement: str = ""
+    """The emoji with which the bot reacts to a message while it is answered; empty for none."""
     threads: BindingLimits | None = None
     """How long threads are bound to sub-agents; None if sub-agents get none there."""
     join_waits: JoinWaits | None = None

@@ -83,6 +83,22 @@ async def find(query: Query, place: ArrivalName) -> ArrivalRow | None:
     return ArrivalRow(_outcome(outcome), PostedRow(session, key, message_id, seq, run_id))
 
 
+async def list_with_runs(
+    query: Query, account: AccountName, since_ms: int, limit: int
+) -> list[tuple[str, SessionRow, RunId]]:
+    """Messages on the account, with their sessions and runs: of runs that have not ended, or ended since then.
+
+    The newest first; what one run answers may be several.
+    """
+    found = await query.fetch_all(
+        "SELECT a.platform_id, a.session, a.run_id FROM arrivals a JOIN runs r ON r.id = a.run_id "
+        "WHERE a.channel = ? AND a.account = ? AND a.outcome = 'posted' AND (r.ended_at IS NULL OR r.ended_at >= ?) "
+        "ORDER BY a.arrived_at DESC, a.platform_id DESC LIMIT ?",
+        (*account, since_ms, limit),
+    )
+    return [(platform_id, session, run_id) for platform_id, session, run_id in found]
+
+
 async def store(tx: Transaction, place: ArrivalName, arrival: ArrivalRow, at_ms: int) -> None:
     """Stores the answer; one that waited gets its message when its sender is admitted."""
     posted = arrival.posted

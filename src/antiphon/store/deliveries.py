@@ -261,6 +261,16 @@ async def is_any_waiting(query: Query, place: DeliveryContext) -> bool:
     return row is not None
 
 
+async def is_any_of_runs_waiting(query: Query, runs: Collection[RunId]) -> bool:
+    """Whether a text of one of the runs is not sent yet."""
+    row = await query.fetch_one(
+        f"SELECT 1 FROM deliveries d WHERE d.run_id IN ({', '.join('?' * len(runs))}) "
+        f"AND ({_WAITS} OR d.status = 'streaming') LIMIT 1",
+        (*runs,),
+    )
+    return row is not None
+
+
 async def claim(tx: Transaction, id: str, *, process: ProcessId, now_ms: int) -> Delivery | None:
     """The text as claimed by the process; None if another process claimed it, or if it is no longer its turn."""
     row = await tx.fetch_one(

@@ -18,6 +18,8 @@ Json = dict[str, Any]
 LONGEST_TEXT = 4096
 LARGEST_FILE = 20 * 1024 * 1024
 PIECE = 65_536
+REACTIONS = frozenset(["👍", "👎", "🔥", "👏", "🤔", "👀", "🎉", "🙏", "👌"])
+"""Emojis with which bots can react; some of them."""
 
 
 class BotApi(FakeServer):
@@ -60,6 +62,8 @@ class BotApi(FakeServer):
         """How many bytes of files were sent."""
         self.base_url = f"http://127.0.0.1:{self.port}/bot"
         self.base_file_url = f"http://127.0.0.1:{self.port}/file/bot"
+        self.reactions: dict[tuple[int, int], list[str]] = {}
+        """The bot's, by chat and message."""
         self._faults: defaultdict[str, deque[Fault]] = defaultdict(deque)
         self._answers: defaultdict[str, deque[Response]] = defaultdict(deque)
         self._count = self._polls = 1000
@@ -196,6 +200,13 @@ class BotApi(FakeServer):
 
     def _send_chat_action(self, sent: Json) -> bool:
         return bool(self._chat(sent))
+
+    def _set_message_reaction(self, sent: Json) -> bool:
+        found = [str(each.get("emoji")) for each in sent.get("reaction", [])]
+        if len(found) > 1 or not {*found} <= REACTIONS:
+            raise ApiError("400 Bad Request: REACTION_INVALID")
+        self.reactions[self._chat(sent)["id"], int(sent["message_id"])] = found
+        return True
 
     def _answer_callback_query(self, sent: Json) -> bool:
         return True

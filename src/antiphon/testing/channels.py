@@ -39,6 +39,9 @@ SEND_SECONDS: Final = 3.0
 LOOK_SECONDS: Final = 0.05
 WRITING_SECONDS: Final = (2.5, 10.0)
 """How long a reply is written. On a machine that is too busy to show the shorter one meanwhile, the longer is tried."""
+EMOJI: Final = "👀"
+WORK_SECONDS: Final = 4.0
+"""How long an answer takes that is reacted to."""
 LONG: Final = " ".join(map(str, range(1, 6001)))
 TWICE: Final = " ".join(map(str, [*range(1, 21), *range(1, 21)]))
 
@@ -87,6 +90,10 @@ class Platform(Protocol):
         """All states of the bot's texts that the person saw (`edits`)."""
         ...
 
+    async def reactions(self, person: str) -> Sequence[str]:
+        """The bot's reactions to the person's messages, as they see them now (`reacts`)."""
+        ...
+
     def id_of(self, person: str) -> str:
         """The platform's id of the person (`buttons`)."""
         ...
@@ -104,6 +111,8 @@ class Stage:
     gateway: MortalGateway
     home: Path
     port: int
+    acknowledgement: str | None = None
+    """The emoji with which messages are acknowledged; that of the channel's settings unless set."""
 
     @property
     def settings(self) -> Json:
@@ -113,6 +122,8 @@ class Stage:
         for each in outer:
             inner = inner.setdefault(each, {})
         inner[name] = self.platform.section(self.url)
+        if self.acknowledgement is not None:
+            inner[name]["acknowledgement"] = self.acknowledgement
         owner = [f"{kind.name}:{self.platform.id_of('olga')}"] if Ability.BUTTONS in kind.abilities else []
         return {
             **sections,
@@ -147,8 +158,8 @@ class Stage:
         """That of the channel's first account."""
         return (await self.sender()).form
 
-    async def opens_threads(self) -> bool:
-        return hasattr(await self.sender(), "open_thread")
+    async def has_method(self, name: str) -> bool:
+        return hasattr(await self.sender(), name)
 
     async def until(self, is_so: Callable[[], Awaitable[object]], *, or_death: bool = False) -> bool:
         """Returns once it is so; False if the gateway died before, which only `or_death` allows."""
@@ -242,7 +253,8 @@ async def abilities(stage: Stage) -> None:
     form, declared = await stage.form(), stage.platform.kind.abilities
     assert (Ability.EDITS in declared) is (form.streaming is not Streaming.NONE)
     assert (Ability.BUTTONS in declared) is form.has_buttons
-    assert (Ability.OPENS_THREADS in declared) is await stage.opens_threads()
+    assert (Ability.OPENS_THREADS in declared) is await stage.has_method("open_thread")
+    assert (Ability.REACTS in declared) is await stage.has_method("react")
 
 
 @case()
@@ -405,6 +417,30 @@ async def writing(stage: Stage) -> None:
         if any(TWICE.startswith(each) and len(each) < len(TWICE) for each in await stage.platform.glimpsed("ann")):
             return
     raise AssertionError("it was never seen while it was written")
+
+
+@case(Ability.REACTS, begins=False)
+async def reactions(stage: Stage) -> None:
+    """The bot reacts to a message that it answers until the answer is there, over its death, and if it says nothing."""
+    stage.acknowledgement = EMOJI
+    stage.begin()
+    for number, words in enumerate((f"!sleep {WORK_SECONDS}\n!say done", f"!sleep {WORK_SECONDS}\n!say <NO_REPLY>")):
+        await stage.platform.write("ann", words)
+        await _until_reacted(stage, EMOJI)
+        if not number:
+            stage.gateway.kill()
+            stage.begin()
+        await _until_reacted(stage)
+        await stage.until_shown("ann", "done")
+
+
+async def _until_reacted(stage: Stage, *emojis: str) -> None:
+    """Returns once ann sees just these reactions."""
+
+    async def is_so() -> bool:
+        return [*await stage.platform.reactions("ann")] == [*emojis]
+
+    await stage.until(is_so)
 
 
 @case(Ability.THREADS)

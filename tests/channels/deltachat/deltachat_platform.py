@@ -122,6 +122,21 @@ class DeltaChatPlatform:
     async def glimpsed(self, person: str) -> Sequence[str]:
         return [each.strip() for each in self._glimpsed.get(person, [])]
 
+    async def reactions(self, person: str) -> Sequence[str]:
+        return await to_thread.run_sync(lambda: self.reactions_in(self.chat(person)))
+
+    def reactions_in(self, chat: Chat) -> list[str]:
+        """Those of others to messages there."""
+        found: list[Any] = [each.get_reactions() for each in chat.get_messages()]
+        return [
+            emoji
+            for each in found
+            if each
+            for contact, emojis in each.reactions_by_contact.items()
+            if int(contact) > 9
+            for emoji in emojis
+        ]
+
     async def remove_bot(self, person: str) -> None:
         self.office.gone.add((self.account, self.address_of(person)))
 

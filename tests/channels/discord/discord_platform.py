@@ -68,6 +68,10 @@ class DiscordPlatform:
     async def glimpsed(self, person: str) -> Sequence[str]:
         return [*self._fake.glimpsed[self._channel(person, None)]]
 
+    async def reactions(self, person: str) -> Sequence[str]:
+        channel = self._channel(person, None)
+        return [each for (where, _), found in self._fake.reactions.items() if where == channel for each in found]
+
     async def remove_bot(self, person: str) -> None:
         self._fake.blocked.add(self.id_of(person))
 

@@ -74,6 +74,8 @@ class FakeDiscord(FakeGateway, FakeServer):
         """Those with the right token, by name, in order of arrival."""
         self.people: dict[str, Json] = {each["id"]: each for each in (OLGA, ANN, BEN, self.me)}
         self.channels: dict[str, Json] = {}
+        self.reactions: defaultdict[tuple[str, str], set[str]] = defaultdict(set)
+        """The bot's, by channel and message."""
         self.messages: defaultdict[str, dict[str, Json]] = defaultdict(dict)
         self.glimpsed: defaultdict[str, list[str]] = defaultdict(list)
         """All states of the bot's texts, by channel."""
@@ -236,6 +238,8 @@ class FakeDiscord(FakeGateway, FakeServer):
             route(one, "GET", "message", self._message),
             route(one, "PATCH", "edit", self._edit),
             route(one, "DELETE", "delete", self._delete),
+            route(one + "/reactions/{emoji}/@me", "PUT", "react", self._react),
+            route(one + "/reactions/{emoji}/@me", "DELETE", "unreact", self._unreact),
             route(one + "/threads", "POST", "thread", self._start_thread),
             route("/interactions/{id}/{token}/callback", "POST", "interaction", self._interact),
             Route("/files/{name}", self._file),
@@ -375,6 +379,15 @@ class FakeDiscord(FakeGateway, FakeServer):
     def _delete(self, sent: Json) -> None:
         message = self._message(sent)
         del self.messages[message["channel_id"]][message["id"]]
+
+    def _react(self, sent: Json) -> None:
+        message = self._message(sent)
+        if sent["emoji"].isascii():
+            raise Refusal(400, 10014, "Unknown Emoji")
+        self.reactions[message["channel_id"], message["id"]].add(sent["emoji"])
+
+    def _unreact(self, sent: Json) -> None:
+        self.reactions[sent["channel"], self._message(sent)["id"]].discard(sent["emoji"])
 
     def _start_thread(self, sent: Json) -> Json:
         message = self._message(sent)

@@ -100,5 +100,8 @@ class MailPlatform:
     async def befall(self, mishap: Mishap) -> None:
         self.office.mishaps[self.account] = mishap
 
+    async def reactions(self, person: str) -> Sequence[str]:
+        return []
+
     async def press(self, person: str, label: str) -> bool:
         return False

@@ -70,6 +70,13 @@ class MatrixPlatform:
         ours = [each["content"] for each in said if each["sender"] == self.bot.id]
         return [each.get("m.new_content", each).get("body", "").strip() for each in ours]
 
+    async def reactions(self, person: str) -> Sequence[str]:
+        events = await (await self.person(person)).events(await self.room(person))
+        redacted = {each.get("redacts") or each["content"].get("redacts") for each in events}
+        ours = [each for each in events if each["type"] == "m.reaction" and each["sender"] == self.bot.id]
+        kept = [each for each in ours if each["event_id"] not in redacted and each["content"]]
+        return [each["content"]["m.relates_to"]["key"] for each in kept]
+
     async def remove_bot(self, person: str) -> None:
         await (await self.person(person)).kick(await self.room(person), self.bot.id)
 

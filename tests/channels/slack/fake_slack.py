@@ -33,6 +33,8 @@ NEEDS = {
     "chat.update": "chat:write",
     "chat.startStream": "chat:write",
     "conversations.open": "im:write",
+    "reactions.add": "reactions:write",
+    "reactions.remove": "reactions:write",
     "users.info": "users:read",
     "files.info": "files:read",
 }
@@ -74,6 +76,8 @@ class FakeSlack(FakeServer):
         self.titles: dict[str, str] = {}
         self.messages: defaultdict[str, dict[str, Json]] = defaultdict(dict)
         """All messages, by channel and time."""
+        self.reactions: defaultdict[tuple[str, str], set[str]] = defaultdict(set)
+        """The bot's, by channel and time of the message."""
         self.members: set[str] = set()
         """Channels that the bot is in."""
         self.gone: dict[str, str] = {}
@@ -478,6 +482,24 @@ class FakeSlack(FakeServer):
         self._own(sent)
         del self.messages[sent["channel"]][sent["ts"]]
         return {"ts": sent["ts"]}
+
+    def _reactions_add(self, sent: Json) -> Json:
+        return self._react(sent, "already_reacted", is_new=True)
+
+    def _reactions_remove(self, sent: Json) -> Json:
+        return self._react(sent, "no_reaction", is_new=False)
+
+    def _react(self, sent: Json, refusal: str, *, is_new: bool) -> Json:
+        message, name = self.messages[sent["channel"]].get(sent["timestamp"]), sent["name"]
+        if message is None:
+            raise Refused("message_not_found")
+        if name not in ("eyes", "+1"):
+            raise Refused("invalid_name")
+        found = self.reactions[sent["channel"], sent["timestamp"]]
+        if (name in found) is is_new:
+            raise Refused(refusal)
+        (found.add if is_new else found.remove)(name)
+        return {}
 
     def _chat_post_ephemeral(self, sent: Json) -> Json:
         self.ephemeral.append(sent)

@@ -2,9 +2,11 @@
 
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
+from html import escape
 from typing import Any, Final
 
 from antiphon.channels.slack.kind import SLACK
+from antiphon.channels.slack.section import REACTIONS
 from antiphon.testing.channels import Mishap
 from antiphon.testing.faults import Fault
 from antiphon.testing.serving import serve_fake
@@ -36,6 +38,7 @@ class SlackPlatform:
         self._posts = posts
         self._threads: dict[str, str] = {}
         """Messages under which threads stand, by the suite's names of the threads."""
+        fake.scopes += ",reactions:write"
         for name, id in PEOPLE.items():
             fake.add_user(id, name.title())
 
@@ -49,6 +52,7 @@ class SlackPlatform:
         return f"{HOME}.{PEOPLE[person]}"
 
     async def write(self, person: str, text: str, thread: str | None = None) -> None:
+        text = escape(text, quote=False)  # as Slack writes what people type
         if thread is None:
             self.fake.write(PEOPLE[person], text)
             return
@@ -69,6 +73,11 @@ class SlackPlatform:
 
     async def befall(self, mishap: Mishap) -> None:
         self.fake.will("chat.postMessage", FAULTS[mishap])
+
+    async def reactions(self, person: str) -> Sequence[str]:
+        emojis = {name: emoji for emoji, name in REACTIONS.items()}
+        found = self.fake.reactions.items()
+        return [emojis[name] for (where, _), names in found if where == f"D{PEOPLE[person]}" for name in names]
 
     async def press(self, person: str, label: str) -> bool:
         channel = f"D{PEOPLE[person]}"

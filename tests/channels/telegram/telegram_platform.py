@@ -52,6 +52,10 @@ class TelegramPlatform:
     async def befall(self, mishap: Mishap) -> None:
         self._fake.will("sendMessage", FAULTS[mishap])
 
+    async def reactions(self, person: str) -> Sequence[str]:
+        there, found = PEOPLE[person]["id"], self._fake.reactions.items()
+        return [emoji for (chat, _), emojis in found if chat == there for emoji in emojis]
+
     async def press(self, person: str, label: str) -> bool:
         chat = PEOPLE[person]["id"]
         for message in reversed(self._fake.messages(chat)):

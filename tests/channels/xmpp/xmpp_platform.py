@@ -100,6 +100,9 @@ class XmppPlatform:
     async def befall(self, mishap: Mishap) -> None:
         self.network.befall(mishap)
 
+    async def reactions(self, person: str) -> Sequence[str]:
+        return []
+
     async def press(self, person: str, label: str) -> bool:
         return False
 

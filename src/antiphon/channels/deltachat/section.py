@@ -4,7 +4,7 @@ from typing import Annotated
 
 from pydantic import Field, SecretStr
 
-from antiphon.channels.sections import AccountName, PeopleSection, SeveralAccounts
+from antiphon.channels.sections import AccountName, Emoji, PeopleSection, SeveralAccounts
 from antiphon.settings.section import secret_from
 
 NAME = "deltachat"
@@ -21,6 +21,9 @@ class DeltaChatAccount(PeopleSection):
     """The mailbox's password. Prefer `password_env`."""
     password_env: str | None = Field(default=None, exclude=True)
     """The environment variable that holds the password."""
+    acknowledgement: Emoji = "👀"
+    """The emoji with which the account reacts to a message while it answers it: Delta Chat shows no typing. Each
+    reaction is a mail. Empty for none."""
     imap_host: str | None = None
     """The server that keeps the mailbox; found by its address unless set."""
     imap_port: Port | None = None

@@ -27,7 +27,8 @@ FORM = ChannelForm(longest=4_000, streaming=Streaming.EDIT, group_interval_ms=6_
 _FAILED: Final = 24
 _DELIVERED: Final = (26, 28)
 _LOOKED_AT = 30
-"""Messages of a chat among which one is sought that was given to the core before the process died."""
+"""Messages of a chat among which one is sought: of people by its id, or one that was given to the core before the
+process died."""
 
 
 class DeltaChatChannel:
@@ -142,6 +143,19 @@ class DeltaChatChannel:
 
     async def typing(self, place: DeliveryContext) -> None:
         """Delta Chat does not show it."""
+
+    async def react(self, place: DeliveryContext, platform_id: str, emoji: str, *, is_shown: bool) -> None:
+        core = await self._online()
+        try:
+            found = await core.call("get_message_ids", await self._chat_of(core, place), False, False)
+            for each in reversed(found[-_LOOKED_AT:]):
+                if (await core.call("get_message_info_object", each))["rfc724Mid"] == platform_id:
+                    shown = await core.call("get_message_reactions", each)
+                    if bool(shown and str(SELF) in shown["reactionsByContact"]) is not is_shown:
+                        await core.call("send_reaction", each, [emoji] if is_shown else [])
+                    return
+        except CoreFailed as error:
+            raise DeliveryFailed(f"The message has no reaction. {error}", code="channel_unreachable") from error
 
     async def invite(self, admit: Admit) -> JoinLink:
         """Opens a window in which one person may join."""

@@ -116,6 +116,15 @@ class DiscordChannel:
             if not (isinstance(error, HTTPException) and error.code == UNKNOWN_MESSAGE):
                 raise failure_of(error, in_thread=place.thread_id is not None) from error
 
+    async def react(self, place: DeliveryContext, platform_id: str, emoji: str, *, is_shown: bool) -> None:
+        _, channel, message = platform_id.rsplit(":", 2)
+        method, path = "PUT" if is_shown else "DELETE", f"{MESSAGE}/reactions/{{emoji}}/@me"
+        try:
+            await self._client.ask(method, path, object, channel_id=channel, message_id=message, emoji=emoji)
+        except FAILURES as error:
+            if not (isinstance(error, HTTPException) and error.status == 404):
+                raise failure_of(error) from error
+
     async def open_thread(self, place: DeliveryContext, message_id: str | None, title: str) -> str:
         """The thread under the message, whose id is the message's."""
         name = one_line(title, LONGEST_TITLE).strip() or "…"

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from antiphon.channels.bridges import Bridge
 from antiphon.channels.html import render, verbatim
 from antiphon.channels.json_facts import Json, find
-from antiphon.channels.matrix.client import NO_KEYS, MatrixClient, MatrixError, of, quoted
+from antiphon.channels.matrix.client import NO_KEYS, RELATIONS_API, MatrixClient, MatrixError, of, quoted
 from antiphon.channels.matrix.events import message_id, split_id
 from antiphon.channels.matrix.rooms import Rooms
 from antiphon.channels.matrix.settings import LONGEST_TEXT, NAME, USER_ID, MatrixSettings
@@ -89,6 +89,22 @@ class MatrixChannel:
             await self._client.ask("PUT", f"{of(room)}/redact/{quoted(event)}/{uuid4().hex}", {})
         except MatrixError as error:
             if error.status != 404:
+                raise failure_of(error) from error
+
+    async def react(self, place: DeliveryContext, platform_id: str, emoji: str, *, is_shown: bool) -> None:
+        """It is taken away by deleting the events that show it."""
+        (room, event), me = split_id(platform_id), self._settings.user
+        related, around = {"rel_type": "m.annotation", "event_id": event, "key": emoji}, quoted(event)
+        try:
+            if is_shown:
+                await self._client.ask("PUT", f"{of(room)}/send/m.reaction/{uuid4().hex}", {"m.relates_to": related})
+                return
+            path = f"{RELATIONS_API}{of(room)}/relations/{around}/m.annotation/m.reaction"
+            for each in (await self._client.ask("GET", path, query={"limit": 100}))["chunk"]:
+                if each["sender"] == me and find(each, "content", "m.relates_to", "key") == emoji:
+                    await self.withdraw(place, message_id(room, each["event_id"]))
+        except MatrixError as error:
+            if error.code != "M_DUPLICATE_ANNOTATION" and error.status != 404:
                 raise failure_of(error) from error
 
     async def open_thread(self, place: DeliveryContext, message_id: str | None, title: str) -> str:

@@ -22,7 +22,9 @@ from antiphon.private_files import create_private_file
 
 logger = logging.getLogger(__name__)
 
+BASE: Final = "/_matrix/"
 API: Final = "/_matrix/client/v3"
+RELATIONS_API: Final = "/_matrix/client/v1"
 REQUEST_SECONDS: Final = 20.0
 POLL_SECONDS: Final = 25
 CONNECT_SECONDS: Final = 15
@@ -124,7 +126,7 @@ class MatrixClient:
         query: Mapping[str, str | int] | None = None,
     ) -> Json:
         """The answer. Raises `MatrixError`."""
-        address = f"{API}{path}{'?' + urlencode(query) if query else ''}"
+        address = f"{'' if path.startswith(BASE) else API}{path}{'?' + urlencode(query) if query else ''}"
         data, headers = None if body is None else json.dumps(body), await self._headers(is_signed=is_signed)
         try:
             async with asyncio.timeout(seconds):

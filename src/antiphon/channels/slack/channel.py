@@ -13,7 +13,7 @@ from antiphon.channels.markup import DrawnText, render, verbatim
 from antiphon.channels.remembered import Remembered
 from antiphon.channels.slack.blocks import blocks_of, defuse, escape
 from antiphon.channels.slack.client import LIMITED, SlackClient, SlackError, failure_of
-from antiphon.channels.slack.section import NAME
+from antiphon.channels.slack.section import NAME, REACTIONS
 from antiphon.domain.channel_form import ChannelForm, DeliveryPart, Streaming
 from antiphon.domain.delivery import Delivery
 from antiphon.domain.session import DeliveryContext
@@ -30,6 +30,8 @@ LOOK_BACK: Final = timedelta(hours=1)
 MOST_LOOKED: Final = 400
 _ENDED: Final = ("message_not_in_streaming_state", "stopped_by_user", "message_not_found", "message_not_owned_by_app")
 """What Slack says of a stream that takes no more words: it ends by itself after some minutes."""
+_REACTED: Final = ("already_reacted", "no_reaction", "message_not_found", "channel_not_found")
+"""What Slack says of reactions if nothing is to change, or the message is gone."""
 _NO_STREAMS: Final = ("unknown_method", "channel_type_not_supported", "invalid_arguments", "missing_recipient_user_id")
 
 
@@ -92,6 +94,15 @@ class SlackChannel:
             except SlackError as error:
                 if error.code != "message_not_found":
                     raise
+
+    async def react(self, place: DeliveryContext, platform_id: str, emoji: str, *, is_shown: bool) -> None:
+        channel, _, ts = platform_id.rpartition(":")
+        method = f"reactions.{'add' if is_shown else 'remove'}"
+        try:
+            await self._client.call(method, channel=channel, timestamp=ts, name=REACTIONS[emoji])
+        except SlackError as error:
+            if error.code not in _REACTED:
+                raise failure_of(error) from error
 
     async def open_thread(self, place: DeliveryContext, message_id: str | None, title: str) -> str:
         """Under the message, unless that stands in a thread itself: then under a message that says the title."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from antiphon.channels.abilities import Ability
 from antiphon.channels.kind import Given, PostAddress
 from antiphon.channels.platform import PlatformKind
-from antiphon.channels.slack.section import COMMAND, NAME, TITLE, SlackAccount, SlackMode, SlackSection
+from antiphon.channels.slack.section import COMMAND, NAME, REACTIONS, TITLE, SlackAccount, SlackMode, SlackSection
 from antiphon.clock import Clock
 from antiphon.domain.chat_form import ChatForm
 from antiphon.domain.chat_state import ChatState
@@ -56,6 +56,7 @@ class SlackKind(PlatformKind[SlackSection, Mapping[str, SlackAccount]]):
     about = "Apps in workspaces of Slack, through which people talk to agents; none unless set."
     chats = ChatForm(group_type=ChatType.CHANNEL, chat_id_name="slack_channel_id", thread_id_name="slack_thread_ts")
     abilities = frozenset(Ability)
+    reactions = REACTIONS
     required = ("mode",)
 
     @property

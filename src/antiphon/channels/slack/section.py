@@ -11,6 +11,8 @@ from antiphon.settings.section import secret_from
 
 NAME = "slack"
 TITLE = "Slack"
+REACTIONS = {"👀": "eyes", "👍": "+1", "🤔": "thinking_face", "⏳": "hourglass_flowing_sand", "✅": "white_check_mark"}
+"""Emojis with which an app can react, and Slack's names for them."""
 COMMAND = "/antiphon"
 """The slash command under which an app offers the commands of chats."""
 

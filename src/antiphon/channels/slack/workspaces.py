@@ -31,6 +31,8 @@ SCOPES = {
 }
 """The rights that an app needs, and what it lacks without one; the first two are vital."""
 VITAL = 2
+REACTING = {"reactions:write": "it cannot react to messages while it answers them"}
+"""The right that it needs besides for `acknowledgement`."""
 
 
 class SlackWorkspaces(PlatformChannel):
@@ -77,10 +79,11 @@ class SlackWorkspaces(PlatformChannel):
         client, me = self._clients[account], await self.find(account)
         if self._settings[account].mode is SlackMode.HTTP:
             client.check_clock()
-        found, lacking = [CheckResult("", Grade.OK, me.name)], [each for each in SCOPES if each not in client.scopes]
+        wanted = SCOPES | (REACTING if self._settings[account].acknowledgement else {})
+        found, lacking = [CheckResult("", Grade.OK, me.name)], [each for each in wanted if each not in client.scopes]
         if client.scopes and lacking:
             grade = Grade.BROKEN if set(lacking) & set(list(SCOPES)[:VITAL]) else Grade.WARNING
-            lacks = "; ".join(f"{each}: {SCOPES[each]}" for each in lacking)
+            lacks = "; ".join(f"{each}: {wanted[each]}" for each in lacking)
             remedy = f"Add {', '.join(lacking)} on the page OAuth & Permissions, and install the app again."
             found.append(CheckResult("rights", grade, f"the app lacks rights ({lacks})", remedy))
         return found

@@ -125,6 +125,14 @@ class TelegramChannel:
         except TelegramError as error:
             raise failure_of(error) from error
 
+    async def react(self, place: DeliveryContext, platform_id: str, emoji: str, *, is_shown: bool) -> None:
+        _, chat, message = platform_id.rsplit(":", 2)
+        try:
+            await self._bot.set_message_reaction(int(chat), int(message), emoji if is_shown else None)
+        except TelegramError as error:
+            if not (isinstance(error, BadRequest) and _is_gone(error)):
+                raise failure_of(error) from error
+
     async def open_thread(self, place: DeliveryContext, message_id: str | None, title: str) -> str:
         """A topic, which stands under no message; only groups with topics, and chats with them, have any."""
         try:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from antiphon.channels.abilities import Ability
 from antiphon.channels.kind import ChannelKind, Given, PostAddress
 from antiphon.channels.telegram.section import TelegramSection
-from antiphon.channels.telegram.settings import NAME, SECRET_HEADER, TelegramMode, TelegramSettings
+from antiphon.channels.telegram.settings import NAME, REACTIONS, SECRET_HEADER, TelegramMode, TelegramSettings
 from antiphon.clock import Clock
 from antiphon.domain.chat_form import ChatForm
 from antiphon.domain.chat_state import ChatState
@@ -44,6 +44,7 @@ class TelegramKind(ChannelKind[TelegramSection, TelegramSettings]):
     about = "A bot of Telegram, through which people talk to agents; none unless set."
     chats = ChatForm(has_topics=True, chat_id_name="telegram_chat_id")
     abilities = frozenset(Ability) - {Ability.IDS, Ability.KEEPS}
+    reactions = REACTIONS
 
     @property
     def address(self) -> PostAddress:

@@ -15,6 +15,13 @@ LONGEST_TEXT = 4096
 WEBHOOK_PATH = f"/channels/{NAME}/{ACCOUNT}"
 """The path at the gateway that Telegram posts updates to."""
 SECRET_HEADER = "x-telegram-bot-api-secret-token"
+_EMOJIS = (
+    "👍 👎 ❤ 🔥 🥰 👏 😁 🤔 🤯 😱 🤬 😢 🎉 🤩 🤮 💩 🙏 👌 🕊 🤡 🥱 🥴 😍 🐳 ❤️‍🔥 🌚 🌭 💯 🤣 ⚡ 🍌 🏆 💔 🤨 "
+    "😐 🍓 🍾 💋 🖕 😈 😴 😭 🤓 👻 👨‍💻 👀 🎃 🙈 😇 😨 🤝 ✍ 🤗 🫡 🎅 🎄 ☃ 💅 🤪 🗿 🆒 💘 🙉 🦄 😘 💊 🙊 😎 "
+    "👾 🤷‍♂️ 🤷 🤷‍♀️ 😡"
+)
+REACTIONS = tuple(_EMOJIS.split(" "))
+"""The emojis with which Telegram lets bots react."""
 WANTED = ("message", "callback_query", "my_chat_member")
 """The kinds of updates that are asked for."""
 

@@ -8,7 +8,7 @@ import asyncio
 import math
 import time
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import anyio
 from anyio import to_thread
@@ -31,6 +31,7 @@ from antiphon.engine.chats.owners import tell_of_passed_over
 from antiphon.engine.chats.presses import TakePress, find_pressed, take_press
 from antiphon.engine.chats.take_in import Foreseen, Received, Stale, TakeIn, command_in, foresee, take_in
 from antiphon.engine.chats.uploads import prepare, remove_files, write_files
+from antiphon.engine.deliveries.acknowledgements import MessageAtWork
 from antiphon.engine.deliveries.outbox import enqueue_notice
 from antiphon.engine.rules import Rules
 from antiphon.engine.sessions.workspaces import Workspaces
@@ -53,11 +54,20 @@ LOOK_SECONDS = 0.5
 class Reception:
     """Adapters call it for each update, in their order, and keep nothing themselves."""
 
-    def __init__(self, database: Database, rules: Rules, workspaces: Workspaces, clock: Clock) -> None:
+    def __init__(
+        self,
+        database: Database,
+        rules: Rules,
+        workspaces: Workspaces,
+        *,
+        clock: Clock,
+        acknowledge: Callable[[MessageAtWork], None] | None = None,
+    ) -> None:
         self._database = database
         self._rules = rules
         self._workspaces = workspaces
         self._clock = clock
+        self._acknowledge = acknowledge
         self._told: OrderedDict[str, ToldSender] = OrderedDict()
         """Senders who were told that a message was not taken in."""
         self._woken = asyncio.Event()
@@ -229,8 +239,15 @@ class Reception:
                 continue
             if uploaded is not None and received.outcome is not ArrivalOutcome.POSTED:
                 await remove_files(uploaded)
+            self._note_answered(command.inbound, received)
             return received
         raise _unsettled()
+
+    def _note_answered(self, inbound: Inbound, received: Received) -> None:
+        posted = received.posted
+        if self._acknowledge is None or posted is None or posted.run_id is None or received.is_repeated:
+            return
+        self._acknowledge(MessageAtWork(inbound.place, inbound.platform_id, posted.session, posted.run_id))
 
     async def _upload(self, command: TakeIn, foreseen: Foreseen) -> Uploaded | None:
         """Writes the message's files before the message that tells of them; None if there are none."""

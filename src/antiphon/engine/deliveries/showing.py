@@ -105,6 +105,14 @@ async def look(
     )
 
 
+async def may_signal(query: Query, session: Session, place: DeliveryContext, rules: Rules) -> bool:
+    """Whether people at the place may see, without any words, that something is answered there: as for typing."""
+    group = None if chat_type(session) == ChatType.DIRECT else await _group_at(query, place)
+    if _is_closed(group, rules) or isinstance(await may_send_to(query, session, place, rules), Deny):
+        return False
+    return await may_leave(query, session.taint, place, rules.sinks)
+
+
 async def _asker_at(query: Query, run: Run, place: DeliveryContext) -> str | None:
     """The account there of the person as whom the run acts."""
     if run.principal.kind is not PrincipalKind.PERSON:
