@@ -37,6 +37,14 @@ BUGS = (
         CHECKS + "test_a_mailbox_that_does_not_open_is_not_written_unless_nobody_asks_it",
     ),
     Bug(
+        "a mail that a program sent by itself is answered",
+        "policy/reception.py",
+        "    if request.is_automatic:\n",
+        "    if request.is_automatic and request.is_suspended:\n",
+        "engine/chats/test_reception.py::"
+        "test_what_a_program_sent_by_itself_is_not_taken_in_and_hides_no_message[sqlite-True]",
+    ),
+    Bug(
         "what the core of Delta Chat fetches after an outage counts as new",
         "channels/deltachat/account.py",
         "FETCH_SECONDS = 20.0",

@@ -87,6 +87,8 @@ class Inbound(Struct, frozen=True, kw_only=True):
     sender: Sender
     is_proven: bool = True
     """Whether the platform proves that the sender wrote it; otherwise it is not taken in, and owners are told."""
+    is_automatic: bool = False
+    """Whether a program wrote it that answers or sends by itself, as it says; then it is not taken in."""
     text: str
     quoted: str = ""
     """What the sender's program repeated of earlier messages: kept in the log, and in no prompt."""

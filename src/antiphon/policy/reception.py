@@ -51,6 +51,8 @@ class AdmissionRequest(Struct, frozen=True, kw_only=True):
     """Whether the sender addresses the bot, or somebody has added it to the group."""
     is_proven: bool = True
     """Whether the platform proves that the sender wrote it."""
+    is_automatic: bool = False
+    """Whether a program wrote it by itself; proven or not, nobody is told of it."""
     is_suspended: bool = False
     is_machine: bool = False
     """Whether a program speaks with the sender's account."""
@@ -67,6 +69,8 @@ class AdmissionRequest(Struct, frozen=True, kw_only=True):
 
 def decide_admission(request: AdmissionRequest) -> Admission:
     """Groups are open to all their members once an owner has allowed them; direct chats only to admitted senders."""
+    if request.is_automatic:
+        return Admission.IGNORE
     if not request.is_proven:
         return Admission.TELL_OWNERS
     if request.is_suspended or request.is_machine:

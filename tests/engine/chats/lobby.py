@@ -72,6 +72,7 @@ class Lobby:
         attributed: AttributionKind | None = None,
         filling: Filling = Filling.SHORT,
         is_proven: bool = True,
+        is_automatic: bool = False,
     ) -> Received:
         """What becomes of the message; its id is a new one unless the test names it."""
         inbound = Inbound(
@@ -90,6 +91,7 @@ class Lobby:
             sent_at=sent_at,
             filling=filling,
             is_proven=is_proven,
+            is_automatic=is_automatic,
         )
         return await self.reception.receive(inbound, lease)
 

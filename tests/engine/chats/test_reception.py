@@ -322,3 +322,16 @@ async def test_a_refused_message_keeps_its_position_its_arrival_and_who_was_met(
         assert again.is_repeated and again.outcome is ArrivalOutcome.IGNORED
         posted = await scene.hears("42", "hello", group=group, id="u2", lease=held, position=8)
         assert posted.outcome is ArrivalOutcome.POSTED, posted.refused
+
+
+@requirement("channels:1", "access:3")
+@pytest.mark.parametrize("is_proven", [True, False])
+async def test_what_a_program_sent_by_itself_is_not_taken_in_and_hides_no_message(
+    open_home: OpenHome, *, is_proven: bool
+) -> None:
+    async with lobby(open_home, access=PUBLIC) as scene:
+        automatic = await scene.hears("42", "I am away", id="u1", is_automatic=True, is_proven=is_proven)
+        assert automatic.outcome is ArrivalOutcome.IGNORED and await scene.count("deliveries") == 0
+        written = await scene.hears("42", "hello", id="u1")
+        assert written.outcome is ArrivalOutcome.POSTED and not written.is_repeated
+        assert await scene.messages("agent:main:telegram:direct:42") == ["hello"]

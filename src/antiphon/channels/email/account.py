@@ -185,10 +185,9 @@ class EmailLoop(AccountLoop):
     async def _take(self, box: Mailbox, lease: AccountLease, arrived: _FetchedHead, position: Position) -> bool:
         """False if it is nothing for Antiphon."""
         letter, uid = arrived.letter, arrived.head.uid
-        if letter.is_automatic:
-            return False
-        body = await self._read(box, arrived) if letter.is_proven else None
-        if body is None and letter.is_proven:
+        is_read = letter.is_proven and not letter.is_automatic
+        body = await self._read(box, arrived) if is_read else None
+        if body is None and is_read:
             return False
         place = DeliveryContext(channel=NAME, account_id=self.account)
         inbound = inbound_of(letter, body, place, position=position, came_at=arrived.head.came_at)

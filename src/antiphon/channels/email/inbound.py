@@ -31,6 +31,7 @@ def inbound_of(
         chat_type=ChatType.DIRECT,
         sender=Sender(id=person, name=letter.name),
         is_proven=letter.is_proven,
+        is_automatic=letter.is_automatic,
         text="",
         sent_at=came_at,
     )

@@ -151,7 +151,7 @@ async def take_in(tx: Transaction, command: TakeIn, foreseen: SessionKey | None)
         await note_met(tx, rules, inbound.place, [inbound.sender.id])
     who = await find_who(tx, rules, inbound.place, inbound.sender)
     asked = await _admission_request(tx, rules, inbound, who)
-    if inbound.is_proven:
+    if inbound.is_proven and not inbound.is_automatic:
         await note_seen(tx, who)
     admission = decide_admission(asked)
     received: Received | None = None
@@ -160,6 +160,8 @@ async def take_in(tx: Transaction, command: TakeIn, foreseen: SessionKey | None)
     match admission:
         case _ if received is not None:
             pass
+        case Admission.IGNORE if inbound.is_automatic:
+            return Received(outcome=ArrivalOutcome.IGNORED)  # its id may be that of a message that is genuine
         case Admission.ENTER:
             received = await _enter(tx, command, who, foreseen)
         case Admission.PAIR:
@@ -197,6 +199,7 @@ async def _admission_request(query: Query, rules: Rules, inbound: Inbound, who: 
     """What is known about the message, as far as the decision can depend on it."""
     place, identity = inbound.place, who.identity
     is_machine, is_proven = is_of_machine(rules, identity), inbound.is_proven
+    is_automatic = inbound.is_automatic
     access = rules_of(rules, identity.channel, identity.account).access
     if inbound.chat_type is not ChatType.DIRECT:
         group = standing_of(rules, place, await find_group(query, place))
@@ -209,6 +212,7 @@ async def _admission_request(query: Query, rules: Rules, inbound: Inbound, who: 
             is_proven=is_proven,
             is_suspended=is_suspended,
             is_machine=is_machine,
+            is_automatic=is_automatic,
         )
     admitted = await is_admitted(query, who)
     asked = AdmissionRequest(
@@ -217,6 +221,7 @@ async def _admission_request(query: Query, rules: Rules, inbound: Inbound, who: 
         is_proven=is_proven,
         is_suspended=who.standing.is_suspended,
         is_machine=is_machine,
+        is_automatic=is_automatic,
     )
     if _code_in(inbound) is not None:
         since_ms = query.now_ms - linking.WRONG_CODES_LIFE_MS
