@@ -110,6 +110,7 @@ from antiphon.engine.sessions.forks import Forks
 from antiphon.engine.sessions.inbox import Inbox
 from antiphon.engine.sessions.resets import Resets
 from antiphon.engine.sessions.senders import Senders
+from antiphon.engine.sessions.session_files import read_sent
 from antiphon.engine.sessions.sessions import Sessions, open_main
 from antiphon.engine.sessions.workspaces import WORKSPACES_NAME, Workspaces
 from antiphon.engine.skills.folders import SKILLS_NAME, SkillFolders
@@ -420,7 +421,15 @@ def build(
         ),
         summarize(summaries),
         tasks_tool(tasks, rules, clock),
-        message(OutgoingMessages(database, rules, senders.keys(), find_group=find_answered_group)),
+        message(
+            OutgoingMessages(
+                database,
+                rules,
+                {account: sender.form.files for account, sender in senders.items()},
+                find_group=find_answered_group,
+                read_files=partial(read_sent, workspaces),
+            )
+        ),
         files(callers, workspaces, rules),
     ]
     mode = config.tools.run_command.mode

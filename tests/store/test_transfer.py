@@ -234,6 +234,7 @@ async def test_every_row_arrives_and_runs_belong_to_nobody(tmp_path: Path, home:
         "channel_positions",
         "thread_bindings",
         "native_sessions",
+        "delivery_files",
         "groups_of_channels",
         "met_in_groups",
         "link_codes",

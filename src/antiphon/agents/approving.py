@@ -59,7 +59,7 @@ from antiphon.policy.decision import Allow, Deny
 from antiphon.policy.flow import is_public, is_write_down
 from antiphon.policy.releases import may_ask_release
 from antiphon.policy.rights import is_guest, may_call, trusted_by
-from antiphon.policy.session_tools import MESSAGE_TOOL, NEVER_ASK
+from antiphon.policy.session_tools import FILES_ARGUMENT, MESSAGE_TOOL, NEVER_ASK
 from antiphon.policy.shipped_tools import RUN_COMMAND
 from antiphon.policy.standing import Standing
 from antiphon.policy.written.fields import Action
@@ -89,6 +89,8 @@ class JudgedCall(Struct, frozen=True, kw_only=True):
     """What lets it run unasked; a call begins only while that counts."""
     release: str | None = None
     """The hash of what an owner has released for it."""
+    files: str = ""
+    """The files that somebody has approved for it."""
     decided: RuleDecision = NOTHING_SAID
     """What written rules say of it; what they take out of its arguments is not in `call` any more."""
 
@@ -163,7 +165,8 @@ class Judge:
                 id=str(number),
                 at=context.clock.now(),
             )
-            asked.append(self._judge_one(call, wanted, so_far, workspace))
+            files = await self._files_of(context, call)
+            asked.append(self._judge_one(call, wanted, so_far, workspace, files=files))
         return asked
 
     async def asked(self, judged: Sequence[JudgedCall]) -> list[AskedCall]:
@@ -302,7 +305,7 @@ class Judge:
         decision = decide_call(
             self.rules.approval,
             tool.schema.name,
-            effects,
+            effects_of_words(tool, call.part.arguments, effects),
             self.standing,
             is_from_server=self.tools.is_from_server(tool.schema.name),
             is_untrusted=is_steered,
@@ -327,13 +330,24 @@ class Judge:
         arguments = read_call_arguments(call.part.arguments).values
         return place_of_sink(await tool.foresee(ToolContext(caller_of(context, call)), arguments))
 
+    async def _files_of(self, context: RunContext, call: OpenCall) -> str:
+        """The files that the call would send now, as people are asked about them."""
+        tool = self.tool_of(call)
+        if tool is None or tool.schema.name != MESSAGE_TOOL or not isinstance(tool, Foreseeing):
+            return ""
+        arguments = read_call_arguments(call.part.arguments).values
+        if not arguments.get(FILES_ARGUMENT):
+            return ""
+        foreseen = await tool.foresee(ToolContext(caller_of(context, call)), arguments)
+        return "" if foreseen is None else foreseen.files
+
     async def _release(self, context: RunContext, call: OpenCall) -> Release | Deny | None:
         """What an owner would have to release, so that the call may send its words; or that nobody may.
 
         Contract: flow 4, 11.
         """
         tool = self.tool_of(call)
-        if is_public(context.made_of.join(call.carried)) or not isinstance(tool, Foreseeing):
+        if is_public(context.made_of.join(call.carried).join(context.workspace)) or not isinstance(tool, Foreseeing):
             return None
         if not may_call(call.part.name, self.standing, self.rules.role_tools):
             return None
@@ -356,9 +370,11 @@ class Judge:
             return UNKNOWN_WORKSPACE
         return await hash_of_workspace(self.workspace)
 
-    def _judge_one(self, call: OpenCall, wanted: "_NeededYes", so_far: ApprovalsSoFar, workspace: str) -> JudgedCall:
+    def _judge_one(
+        self, call: OpenCall, wanted: "_NeededYes", so_far: ApprovalsSoFar, workspace: str, *, files: str
+    ) -> JudgedCall:
         tool = self.tool_of(call)
-        is_approved, released = False, None
+        is_approved, released, approved_files = False, None, ""
         for approval in so_far.own:
             answered = approval.find_call(call.message_seq, call.index)
             if answered is None or approval.is_pending:
@@ -370,6 +386,7 @@ class Judge:
             # What was approved may not be what would run now: then it is asked again.
             if tool is None or not is_same(call, tool, answered, workspace):
                 continue
+            approved_files = answered.files
             if call.is_begun:
                 released = answered.released or released  # its unit checks it, and sends nothing else
             elif wanted.release is None:
@@ -379,9 +396,9 @@ class Judge:
             ):
                 is_approved, released = True, answered.released
         if tool is None or is_approved or released is not None:
-            return JudgedCall(call=call, release=released)
+            return JudgedCall(call=call, release=released, files=approved_files)
         if wanted.is_nothing or (call.is_begun and wanted.release is None):
-            return JudgedCall(call=call)
+            return JudgedCall(call=call, files=approved_files)
         arguments = read_call_arguments(call.part.arguments).text
         derived = derived_of(tool, arguments)
         asked = AskedCall(
@@ -396,6 +413,7 @@ class Judge:
             is_untrusted=wanted.is_untrusted,
             by_rule=wanted.need is not None and wanted.need.by_rule,
             routes=routes_of_call(tool, arguments) if wanted.is_untrusted else None,
+            files=files,
             derived=derived,
             release=wanted.release,
         )
@@ -462,7 +480,7 @@ def _asked_always(decision: Allow | NeedsApproval | Deny, question: str, tool: T
             return NeedsApproval(tool.schema.name, question, by_rule=True)
 
 
-def caller_of(context: RunContext, call: OpenCall, release: str | None = None) -> Caller:
+def caller_of(context: RunContext, call: OpenCall, release: str | None = None, files: str = "") -> Caller:
     """The caller of a run's call."""
     return Caller(
         session=SessionRow(context.run.session),
@@ -471,6 +489,7 @@ def caller_of(context: RunContext, call: OpenCall, release: str | None = None) -
         call_id=call_name(context.run.id, call),
         run=context,
         release=release,
+        files=files,
         carried=call.carried,
         referring=call.referring,
     )
@@ -483,7 +502,7 @@ def place_of_sink(foreseen: ForeseenCall | None) -> DeliveryContext | None:
     return place if place is not None and place.is_outside else None
 
 
-def asked_from_outside(tool: Tool, written: str, need: NeedsApproval) -> AskedCall:
+def asked_from_outside(tool: Tool, written: str, need: NeedsApproval, files: str = "") -> AskedCall:
     """A call from outside a run, as it is asked about."""
     arguments = read_call_arguments(written).text
     derived = derived_of(tool, arguments)
@@ -497,6 +516,7 @@ def asked_from_outside(tool: Tool, written: str, need: NeedsApproval) -> AskedCa
         is_untrusted=need.is_untrusted,
         by_rule=need.by_rule,
         routes=routes_of_call(tool, arguments) if need.is_untrusted else None,
+        files=files,
         derived=derived,
     )
 
@@ -558,6 +578,14 @@ def effects_of(tool: Tool, *, is_walled: bool) -> frozenset[Effect]:
     if tool.schema.name == RUN_COMMAND and is_walled:
         return tool.effects - {Effect.DELETES}
     return tool.effects
+
+
+def effects_of_words(tool: Tool, written: str, effects: frozenset[Effect]) -> frozenset[Effect]:
+    """The effects of a call by which it is asked about: a message to where its run answers is as a reply."""
+    if tool.schema.name != MESSAGE_TOOL or tool.routes is None:
+        return effects
+    given = read_call_arguments(written).values
+    return effects if any(given.get(name) is not None for name in tool.routes) else effects - {Effect.LEAVES}
 
 
 def may_ask(tool: Tool) -> bool:

@@ -111,7 +111,7 @@ class CarryingOut:
                 return None
         if not may_call(name, standing, self._rules.role_tools):
             return _tool_error("tool_not_given", f"Tool is not available any more: {name!r}. Do without it.")
-        return await tool.call(ToolContext(caller_of(context, call, judged.release)), arguments)
+        return await tool.call(ToolContext(caller_of(context, call, judged.release, judged.files)), arguments)
 
 
 def _decided(judged: JudgedCall, of_result: RuleDecision) -> RuleDecision:

@@ -8,10 +8,13 @@ import json
 from functools import partial
 from typing import NamedTuple, cast
 
+from msgspec.structs import replace
+
 from antiphon.agents.agent_tools import AgentTools
 from antiphon.agents.approving import (
     asked_from_outside,
     effects_of,
+    effects_of_words,
     hash_of_definition,
     hash_of_workspace,
     in_workspace,
@@ -20,6 +23,7 @@ from antiphon.agents.approving import (
     refuse_asking,
     refused_words,
 )
+from antiphon.agents.call_arguments import read_call_arguments
 from antiphon.agents.call_flow import Calling, brought_by, may_leave, refuse_call, sink_of
 from antiphon.agents.call_rules import RuledCall, ask_before, ask_of_result, reason_of, refuse_by_rule, without_redacted
 from antiphon.agents.text import whole_text
@@ -48,7 +52,7 @@ from antiphon.policy.approvals import NeedsApproval, decide_call
 from antiphon.policy.decision import Allow, Deny
 from antiphon.policy.exit import takes
 from antiphon.policy.flow import WITHHELD, is_untrusted, is_write_down
-from antiphon.policy.session_tools import SESSION_TOOLS
+from antiphon.policy.session_tools import FILES_ARGUMENT, MESSAGE_TOOL, SESSION_TOOLS
 from antiphon.policy.written.fields import Action
 from antiphon.policy.written.rule_set import RuleDecision
 
@@ -147,6 +151,7 @@ class OutsideGate:
         effects = self._effects_of(found, tool)
         steered = is_untrusted(found.session.taint, found.standing)
         rules, standing = self._rules.approval, found.standing
+        effects = effects_of_words(tool, text, effects)
         need = decide_call(rules, name, effects, standing, is_from_server=False, is_untrusted=steered)
         if isinstance(need, Deny):
             raise Denied(f"{need.reason} The call did not run.", code=need.rule)
@@ -157,10 +162,18 @@ class OutsideGate:
             )
         if isinstance(need, Allow):
             return None
-        asked = asked_from_outside(tool, text, need)
+        asked = asked_from_outside(tool, text, need, await self._files_of(found, tool, text))
         if not is_command(tool):
             return asked
         return in_workspace(asked, await hash_of_workspace(self._workspaces.of_session(found.session)))
+
+    async def _files_of(self, found: FoundCaller, tool: Tool, text: str) -> str:
+        """The files that the call would send now, as people are asked about them."""
+        arguments = read_call_arguments(text).values
+        if tool.schema.name != MESSAGE_TOOL or not arguments.get(FILES_ARGUMENT) or not isinstance(tool, Foreseeing):
+            return ""
+        foreseen = await tool.foresee(ToolContext(found.caller), arguments)
+        return "" if foreseen is None else foreseen.files
 
     async def refuse_words(self, found: FoundCaller, tool: Tool, arguments: JsonObject) -> ToolOutput | None:
         """The refusal of a call about which a person would be asked in vain: its words may not go to their target."""
@@ -238,6 +251,7 @@ class OutsideGate:
         said = await self.decide(found, tool, json.loads(asked.arguments))
         if said.action is Action.BLOCK:  # the rules have changed since it was asked about
             return CallOutcome(refuse_by_rule(said).text)
+        found = replace(found, caller=replace(found.caller, files=asked.files))
         await self.note_use(found, tool)
         ended = await self.run(found, tool, without_redacted(said, tool, json.loads(asked.arguments)))
         answer = json.dumps(await self.tell(found, tool, ended), ensure_ascii=False)

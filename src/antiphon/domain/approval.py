@@ -156,6 +156,8 @@ class AskedCall(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Whether a written rule asks: then each call is asked about, whatever is allowed always. Contract: flow 9."""
     routes: tuple[str, ...] | None = None
     """For such a call: the arguments that say where to or how much; None if the tool declares none."""
+    files: str = ""
+    """The files that it sends, as they were when it was asked: their names, bytes and hashes, a line each."""
     derived: tuple[DerivedField, ...] = ()
     """What "always" fixes unless other fields are named."""
     release: Release | None = None
@@ -168,7 +170,9 @@ class AskedCall(Struct, frozen=True, kw_only=True, omit_defaults=True):
     @property
     def shown(self) -> str:
         """What a decider reads: the exact words that leave, or all arguments."""
-        return self.arguments if self.release is None else shown_words(self.release.text)
+        if self.release is not None:
+            return shown_words(self.release.text)
+        return f"{self.arguments}\n{self.files}" if self.files else self.arguments
 
     @property
     def is_allowed(self) -> bool:
@@ -179,9 +183,10 @@ class AskedCall(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
         For a release, it must also be the same.
         """
-        return (self.tool, self.sha256, self.definition, self.released) == (
+        return (self.tool, self.sha256, self.files, self.definition, self.released) == (
             other.tool,
             other.sha256,
+            other.files,
             other.definition,
             other.released,
         )

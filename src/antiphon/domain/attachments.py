@@ -1,6 +1,7 @@
 """Attachments: files that a requester gives to a session it spawns. Contract: spawn 5."""
 
 import binascii
+import codecs
 import re
 from collections.abc import Sequence
 from hashlib import sha256
@@ -9,13 +10,17 @@ from unicodedata import category, normalize
 
 from msgspec import Struct
 
-from antiphon.domain.errors import Invalid
+from antiphon.domain.errors import Invalid, TooLarge
 from antiphon.domain.invisible import is_invisible
 from antiphon.domain.message import JsonObject
 
 MAX_FILES = 50
 MAX_FILE_BYTES = 1024 * 1024
 MAX_TOTAL_BYTES = 5 * 1024 * 1024
+MAX_SENT_FILES = 10
+MAX_SENT_BYTES = 10 * 1024 * 1024
+"""Of one file that goes out through a channel."""
+MAX_SENT_TOTAL_BYTES = 20 * 1024 * 1024
 MAX_NAME_BYTES = 255
 """In UTF-8; the limit of file systems."""
 MANIFEST_NAME = ".manifest.json"
@@ -85,6 +90,53 @@ def check_attachments(given: Sequence[GivenAttachment]) -> tuple[Attachment, ...
             )
         checked.append(Attachment(name=file.name, data=data, sha256=sha256(data).hexdigest(), mime_type=file.mime_type))
     return tuple(checked)
+
+
+def check_sent(files: Sequence[tuple[str, bytes]]) -> tuple[Attachment, ...]:
+    """The files by their names, as they may go out through a channel.
+
+    Raises `Invalid` (`attachment_count`, `attachment_name`, `attachment_duplicate`, `empty_message`) and `TooLarge`
+    (`attachment_too_large`, `attachments_too_large`).
+    """
+    check_count(len(files))
+    total, taken = 0, set[str]()
+    for name, data in files:
+        _check_name(name)
+        if folded_name(name) in taken:
+            raise Invalid(
+                f"Files have the same name: {_shown(name)}. Rename one, or send it by itself.",
+                code="attachment_duplicate",
+            )
+        taken.add(folded_name(name))
+        if not data:
+            raise Invalid(f"File is empty: {_shown(name)}. There is nothing to send.", code="empty_message")
+        total += len(data)
+        if total > MAX_SENT_TOTAL_BYTES:
+            raise TooLarge(
+                f"Files are too large together: more than {MAX_SENT_TOTAL_BYTES} bytes, up to {_shown(name)}. "
+                "Send them one by one.",
+                code="attachments_too_large",
+            )
+    return tuple(Attachment(name=name, data=data, sha256=sha256(data).hexdigest()) for name, data in files)
+
+
+def check_count(count: int) -> None:
+    """Raises `Invalid` (`attachment_count`) for more files than one message brings along."""
+    if count > MAX_SENT_FILES:
+        raise Invalid(
+            f"Files are too many: {count}, at most {MAX_SENT_FILES}. Send some in another message.",
+            code="attachment_count",
+        )
+
+
+def text_of(data: bytes) -> str | None:
+    """What is written in a file, if that is text as programs save it; None for any other."""
+    wide = data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
+    try:
+        text = data.decode("utf-16" if wide else "utf-8-sig")
+    except UnicodeDecodeError:
+        return None
+    return None if "\0" in text else text
 
 
 def receipt(attachments: Sequence[Attachment], rel_dir: str) -> JsonObject:

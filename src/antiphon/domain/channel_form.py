@@ -4,6 +4,7 @@ from enum import StrEnum
 
 from msgspec import Struct
 
+from antiphon.domain.attachments import Attachment
 from antiphon.domain.own_text import CodeSpan
 
 
@@ -35,6 +36,8 @@ class ChannelForm(Struct, frozen=True, kw_only=True):
     group_interval_ms: int = 6_000
     """The same for a group, with all of its topics."""
     has_buttons: bool = False
+    files: int | None = None
+    """The largest file in bytes; None if the channel sends no files."""
     table_width: int | None = None
     """Where tables of Markdown are shown as written: the widest that is drawn with columns. None leaves them."""
 
@@ -57,6 +60,9 @@ class DeliveryPart(Struct, frozen=True, kw_only=True):
     index: int
     """0 for the first."""
     text: str
+    """Empty for a file."""
+    file: Attachment | None = None
+    """What is sent, in place of a text."""
     spans: tuple[CodeSpan, ...] | None = None
     """Of Antiphon's own text, which is drawn as it is; None for the words of an agent, which may be rendered."""
     buttons: tuple[Button, ...] = ()

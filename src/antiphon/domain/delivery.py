@@ -1,5 +1,6 @@
 """A delivery: a text to be sent through a channel. Contract: channels 1."""
 
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from enum import StrEnum
 
@@ -9,6 +10,7 @@ from msgspec.structs import replace
 from antiphon.domain.channel_form import Button
 from antiphon.domain.classification import Classification
 from antiphon.domain.ids import ProcessId, RunId, SessionId, SessionRow
+from antiphon.domain.message import JsonValue
 from antiphon.domain.own_text import CodeSpan
 from antiphon.domain.session import DeliveryContext
 from antiphon.domain.telling import Cause
@@ -55,6 +57,25 @@ class DeliveryStatus(StrEnum):
         return self in (DeliveryStatus.SENT, DeliveryStatus.SUPPRESSED, DeliveryStatus.DEAD)
 
 
+class DeliveryFile(Struct, frozen=True):
+    """A file that a delivery brings along; its bytes are stored apart."""
+
+    name: str
+    size: int
+    """In bytes."""
+    sha256: str
+
+
+def words_of_files(files: Sequence[DeliveryFile]) -> str:
+    """A line for each file, as people are asked about it; empty without files."""
+    return "\n".join(f"File {each.name!r}, {each.size} bytes, sha256 {each.sha256}" for each in files)
+
+
+def data_of_files(files: Sequence[DeliveryFile]) -> list[JsonValue]:
+    """The files as events and answers name them."""
+    return [{"name": each.name, "bytes": each.size, "sha256": each.sha256} for each in files]
+
+
 class Delivery(Struct, frozen=True, kw_only=True):
     """One row of the outbox."""
 
@@ -69,8 +90,10 @@ class Delivery(Struct, frozen=True, kw_only=True):
     text: str
     spans: tuple[CodeSpan, ...] | None = None
     """What is code in Antiphon's own text, which is drawn as it is; None for the Markdown of agents."""
+    files: tuple[DeliveryFile, ...] = ()
+    """Sent after the text, each as a part of its own."""
     made_of: Classification
-    """What the text was made of."""
+    """What the text and its files were made of."""
     status: DeliveryStatus
     attempts: int = 0
     """Claims since it was queued, or since the owner queued it again. With the process they identify one claim."""
@@ -113,7 +136,7 @@ class Delivery(Struct, frozen=True, kw_only=True):
     @property
     def is_withdrawal(self) -> bool:
         """Whether it deletes the message that it replaces."""
-        return not self.text and self.replaces is not None
+        return not self.text and not self.files and self.replaces is not None
 
 
 class DeliveryFailed(Exception):

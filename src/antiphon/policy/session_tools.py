@@ -29,7 +29,9 @@ class ToolDeclaration(Struct, frozen=True, kw_only=True):
 
 MEMORY_TOOL = "memory"
 MESSAGE_TOOL = "message"
-"""The tool that sends texts out."""
+"""The tool that sends texts and files out."""
+FILES_ARGUMENT = "files"
+"""The argument of `message` that names files."""
 SUMMARIZE_TOOL = "summarize"
 TASKS_TOOL = "tasks"
 WAIT_TOOL = "sessions_wait"

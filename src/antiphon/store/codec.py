@@ -13,6 +13,7 @@ from antiphon.domain.actor import Principal
 from antiphon.domain.approval import AskedCall
 from antiphon.domain.classification import PUBLIC, Classification, Integrity, Level
 from antiphon.domain.delay import Delay
+from antiphon.domain.delivery import DeliveryFile
 from antiphon.domain.distrust import ReadSource
 from antiphon.domain.errors import Unavailable
 from antiphon.domain.event import Event, NewEvent, stand_in
@@ -57,6 +58,7 @@ _decode_task_limits = Decoder(TaskLimits).decode
 _decode_asked_calls = Decoder(tuple[AskedCall, ...]).decode
 _decode_sources = Decoder(tuple[ReadSource, ...]).decode
 _decode_standing_release = Decoder(StandingRelease).decode
+_decode_delivery_files = Decoder(tuple[DeliveryFile, ...]).decode
 _decode_code_spans = Decoder(tuple[CodeSpan, ...]).decode
 _decode_inbound = Decoder(Inbound).decode
 _UNDECODABLE = (DecodeError, ValueError, TypeError, RecursionError)
@@ -114,6 +116,14 @@ def code_spans(text: str) -> tuple[CodeSpan, ...]:
     """Raises `Unavailable` if they are damaged."""
     try:
         return _decode_code_spans(text)
+    except _UNDECODABLE as error:
+        raise unreadable(str(error)) from error
+
+
+def delivery_files(text: str) -> tuple[DeliveryFile, ...]:
+    """Raises `Unavailable` if they are damaged."""
+    try:
+        return _decode_delivery_files(text)
     except _UNDECODABLE as error:
         raise unreadable(str(error)) from error
 

@@ -4,14 +4,15 @@ A *place* is a channel's account with a recipient and a thread. Its texts leave 
 text gets an id above the waiting ones.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
 from msgspec import Struct
 from msgspec.structs import replace
 
+from antiphon.domain.attachments import Attachment
 from antiphon.domain.classification import Classification
-from antiphon.domain.delivery import FLOW, NOT_CLEARED, Delivery, DeliveryStatus
+from antiphon.domain.delivery import FLOW, NOT_CLEARED, Delivery, DeliveryFile, DeliveryStatus
 from antiphon.domain.ids import ApprovalId, ProcessId, RunId, SessionId, SessionRow
 from antiphon.domain.own_text import CodeSpan
 from antiphon.domain.session import DeliveryContext
@@ -34,8 +35,8 @@ HEADS_AT_ONCE = 256
 _DELIVERY = SelectList(
     Delivery,
     "d.id, d.session, s.key AS session_key, d.incarnation AS session_id, d.run_id, d.channel, d.recipient, "
-    "d.account_id, d.thread_id, d.text, d.spans, d.status, d.attempts, d.due_at, d.error, d.code, d.created_at, "
-    "d.ended_at, d.process, d.platform_id, d.parts, d.approval, d.cause, d.release, d.moved_from, "
+    "d.account_id, d.thread_id, d.text, d.spans, d.files, d.status, d.attempts, d.due_at, d.error, d.code, "
+    "d.created_at, d.ended_at, d.process, d.platform_id, d.parts, d.approval, d.cause, d.release, d.moved_from, "
     "d.level AS made_of_level, d.compartments AS made_of_compartments, d.integrity AS made_of_integrity, "
     "d.person AS made_of_person",
     status=codec.member_of(DeliveryStatus),
@@ -45,6 +46,7 @@ _DELIVERY = SelectList(
     ended_at=codec.moment,
     made_of=codec.combined_classification("made_of"),
     spans=codec.code_spans,
+    files=codec.delivery_files,
     parts=Combined(codec.platform_ids, text="parts"),
     place=Combined(DeliveryContext, channel="channel", to="recipient", account_id="account_id", thread_id="thread_id"),
 )
@@ -99,8 +101,10 @@ class NewDelivery(Struct, frozen=True, kw_only=True):
     text: str
     spans: tuple[CodeSpan, ...] | None = None
     """What is code in Antiphon's own text, which is drawn as it is; None for the Markdown of agents."""
+    files: tuple[Attachment, ...] = ()
+    """What is sent after the text."""
     made_of: Classification
-    """What the text was made of. Contract: flow 7."""
+    """What the text and its files were made of. Contract: flow 7."""
     is_suppressed: bool = False
     """Whether it may not go to its place; then it is kept, and not sent."""
     is_streaming: bool = False
@@ -139,9 +143,9 @@ async def insert(tx: Transaction, new: NewDelivery, at_ms: int) -> str:
     code, error = (FLOW, NOT_CLEARED) if new.is_suppressed else (None, None)
     await tx.execute(
         "INSERT INTO deliveries (id, session, incarnation, run_id, channel, recipient, account_id, thread_id, text, "
-        "spans, platform_id, approval, cause, release, level, compartments, integrity, person, status, code, error, "
-        "due_at, created_at, ended_at, attempts) "
-        "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        "spans, files, platform_id, approval, cause, release, level, compartments, integrity, person, status, code, "
+        "error, due_at, created_at, ended_at, attempts) "
+        f"VALUES ({', '.join('?' * 26)})",
         (
             id,
             new.session,
@@ -153,6 +157,7 @@ async def insert(tx: Transaction, new: NewDelivery, at_ms: int) -> str:
             place.thread_id,
             new.text,
             None if new.spans is None else codec.json_text(new.spans),
+            codec.json_text(listed(new.files)),
             new.replaces or new.shown_as,
             new.approval,
             None if new.cause is None else new.cause.value,
@@ -167,9 +172,35 @@ async def insert(tx: Transaction, new: NewDelivery, at_ms: int) -> str:
             int(new.may_be_shown),
         ),
     )
+    for number, file in enumerate(new.files):
+        await tx.execute(
+            "INSERT INTO delivery_files (delivery, number, data) VALUES (?, ?, ?)", (id, number, file.data)
+        )
     if status is DeliveryStatus.QUEUED:
         tx.wake(OUTBOX)
     return id
+
+
+def listed(files: Sequence[Attachment]) -> tuple[DeliveryFile, ...]:
+    """What a delivery says of the files."""
+    return tuple(DeliveryFile(each.name, len(each.data), each.sha256) for each in files)
+
+
+async def read_file(query: Query, delivery: Delivery, number: int) -> Attachment | None:
+    """The delivery's file of that number, from 0; None once it was sent."""
+    row = await query.fetch_one(
+        "SELECT data FROM delivery_files WHERE delivery = ? AND number = ?", (delivery.id, number)
+    )
+    if row is None:
+        return None
+    file = delivery.files[number]
+    return Attachment(name=file.name, data=bytes(row[0]), sha256=file.sha256)
+
+
+async def delete_files(tx: Transaction, delivery: Delivery) -> None:
+    """Forgets what is in the files of a delivery that was sent; it still names them."""
+    if delivery.files:
+        await tx.execute("DELETE FROM delivery_files WHERE delivery = ?", (delivery.id,))
 
 
 def _status_of(new: NewDelivery) -> DeliveryStatus:
@@ -202,20 +233,21 @@ class QueuedText(NamedTuple):
     id: str
     place: DeliveryContext
     text: str
+    files: tuple[DeliveryFile, ...]
 
 
 async def find_named(query: Query, session: SessionRow, name: str) -> QueuedText | None:
     """The session's text that was queued under that name, if it is still stored."""
     row = await query.fetch_one(
-        "SELECT id, channel, recipient, account_id, thread_id, text FROM deliveries "
+        "SELECT id, channel, recipient, account_id, thread_id, text, files FROM deliveries "
         "WHERE session = ? AND SUBSTR(id, 16) = ?",
         (session, name),
     )
     if row is None:
         return None
-    id, channel, to, account_id, thread_id, text = row
+    id, channel, to, account_id, thread_id, text, files = row
     place = DeliveryContext(channel=channel, to=to, account_id=account_id, thread_id=thread_id)
-    return QueuedText(id, place, text)
+    return QueuedText(id, place, text, codec.delivery_files(files))
 
 
 def number_in(id: str) -> int:
@@ -435,4 +467,7 @@ async def list_page(query: Query, reach: Reach, where: DeliveryFilter, limit: in
 
 async def delete_all(tx: Transaction, session: SessionRow) -> None:
     """Deletes the sent and unsent texts of a deleted session."""
+    await tx.execute(
+        "DELETE FROM delivery_files WHERE delivery IN (SELECT id FROM deliveries WHERE session = ?)", (session,)
+    )
     await tx.execute("DELETE FROM deliveries WHERE session = ?", (session,))

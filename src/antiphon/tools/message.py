@@ -1,24 +1,28 @@
-"""`message`: sends a text to a person or place through a channel. Contract: message 1."""
+"""`message`: sends a text and files through a channel, to a person, a place or this chat. Contract: message 1."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from antiphon.domain.agent import Effect
+from antiphon.domain.delivery import data_of_files
 from antiphon.engine.access.caller import Caller
 from antiphon.engine.access.foreseen import ForeseenCall
-from antiphon.engine.deliveries.outgoing import OutgoingMessages
+from antiphon.engine.deliveries.outgoing import OutgoingMessages, WantedMessage
 from antiphon.tools.session_tool import Arguments, SessionTool
 
 DESCRIPTION = (
-    "Sends a text out through a channel, in the background. Use it to reach somebody who is not part of this "
-    "conversation: the reply of this turn goes to its own chat anyway."
+    "Sends a text, files or both out through a channel, in the background. Use it to send files into this chat "
+    "(without channel and recipient), or to reach somebody who is not part of this conversation. The reply of this "
+    "turn goes to its own chat anyway."
 )
 
 CODES = (
     *("not_found", "no_place", "empty_message", "message_too_large", "write_down", "send_denied", "sandboxed"),
-    *("release_outdated", "idempotency_key_reused"),
+    *("release_outdated", "approval_outdated", "idempotency_key_reused", "unsupported"),
+    *("attachment_count", "attachment_duplicate", "attachment_name", "attachment_too_large", "attachments_too_large"),
+    *("invalid_path", "no_file", "workspace_unsafe", "workspace_unusable"),
 )
 
 
@@ -26,24 +30,44 @@ class MessageArguments(Arguments):
     aliases = {"content": "text"}
     routes = ("channel", "recipient")
 
-    channel: str = Field(
-        min_length=1, max_length=200, description="The channel, such as 'webhook', or '<channel>:<account>'."
+    channel: str | None = Field(
+        None,
+        min_length=1,
+        max_length=200,
+        description="The channel, such as 'webhook', or '<channel>:<account>'. Left out with recipient: this chat.",
     )
-    recipient: str = Field(
+    recipient: str | None = Field(
+        None,
         min_length=1,
         max_length=200,
         description="A person's name or id, the id of their account or of a group in which you answer, or 'owner'.",
     )
-    text: str = Field(description="The text to send.")
+    text: str = Field("", description="The text to send; may be empty with files.")
+    files: list[str] | None = Field(
+        None, description="Paths of up to 10 files of this conversation, as the `files` tool names them."
+    )
+
+    @model_validator(mode="after")
+    def _name_both_or_none(self) -> Self:
+        if (self.channel is None) is not (self.recipient is None):
+            raise ValueError("channel and recipient are given together, or both left out for this chat")
+        return self
+
+    @property
+    def wanted(self) -> WantedMessage:
+        return WantedMessage(
+            channel=self.channel, recipient=self.recipient, text=self.text, files=tuple(self.files or ())
+        )
 
 
 def message(messages: OutgoingMessages) -> SessionTool[MessageArguments]:
     async def carry_out(caller: Caller, arguments: MessageArguments) -> Mapping[str, Any]:
-        id = await messages.send(caller, arguments.channel, arguments.recipient, arguments.text)
-        return {"status": "accepted", "deliveryId": id}
+        queued = await messages.send(caller, arguments.wanted)
+        sent = {"files": data_of_files(queued.files)} if queued.files else {}
+        return {"status": "accepted", "deliveryId": queued.id, **sent}
 
     async def foresee(caller: Caller, arguments: MessageArguments) -> ForeseenCall:
-        return await messages.foresee(caller, arguments.channel, arguments.recipient, arguments.text)
+        return await messages.foresee(caller, arguments.wanted)
 
     return SessionTool(
         "message",

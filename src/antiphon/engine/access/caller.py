@@ -73,6 +73,8 @@ class Caller(Struct, frozen=True, kw_only=True):
     """None for a call from outside, which takes no turn of the session."""
     release: str | None = None
     """The hash of what an owner has released, if the call waited for that. Contract: flow 11."""
+    files: str = ""
+    """The files that somebody has approved for the call; empty if nobody was asked about any."""
     carried: Classification = PUBLIC
     """What its arguments hold that no prompt of its run does: values of children in quarantine. Contract: flow 10."""
     referring: frozenset[str] = frozenset()

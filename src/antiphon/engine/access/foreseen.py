@@ -22,3 +22,5 @@ class ForeseenCall(NamedTuple):
     """The exact words, if an owner may let them go where they may not."""
     made_of: Classification = PUBLIC
     """What the words were made of."""
+    files: str = ""
+    """The files that go with them: their names, bytes and hashes, a line each."""

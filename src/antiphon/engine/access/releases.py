@@ -40,7 +40,7 @@ async def find_release(query: Query, call: ForeseenCall, rules: Rules, asker: Pr
     return Release(
         whose=await _whose(query, call.made_of, asker),
         to=await _name(query, call.sink),
-        text=call.text,
+        text="\n\n".join(filter(None, (call.text, call.files))),
         sha256=covered.words,
         standing=covered.standing,
     )
@@ -70,7 +70,7 @@ async def _find_covered(query: Query, call: ForeseenCall, rules: Rules) -> _Cove
     readers = await find_readers(query, place, rules.sinks) if place.is_outside else ()
     there = [name, *readers, _secrecy(clearance)]
     return _Covered(
-        words=hash_of_text(json.dumps([call.text, *there, _secrecy(call.made_of)])),
+        words=hash_of_text(json.dumps([call.text, *there, _secrecy(call.made_of), *filter(None, [call.files])])),
         standing=hash_of_text(json.dumps([*there, call.made_of.person])) if may_stand(call.made_of) else None,
     )
 

@@ -15,6 +15,7 @@ import anyio
 from msgspec.structs import replace
 
 from antiphon.clock import Clock
+from antiphon.domain.attachments import Attachment
 from antiphon.domain.channel_form import ChannelForm, DeliveryPart
 from antiphon.domain.delivery import GONE, MOVED, Delivery, DeliveryFailed, DeliveryStatus
 from antiphon.domain.errors import Unavailable
@@ -210,23 +211,33 @@ class Deliverer(DueLoop[ChannelAccount]):
     async def _send_parts(self, claimed: Delivery, sender: PartSender) -> bool:
         """Sends the parts that the platform does not have yet; False if the claim was taken over."""
         texts = await work_on(len(claimed.text), _parts_of, claimed, sender.form)
-        sent = claimed.parts
+        sent, count = claimed.parts, len(texts) + len(claimed.files)
         while True:
-            index = min(len(sent), len(texts) - 1)
-            is_last = index == len(texts) - 1
-            part = DeliveryPart(
-                index=index,
-                text=texts[index].text,
-                spans=None if claimed.spans is None else texts[index].spans,
-                buttons=claimed.buttons if is_last else (),
-                replaces=claimed.replaces if not sent else None,
-            )
+            index = min(len(sent), count - 1)
+            is_last = index == count - 1
+            if index < len(texts):
+                part = DeliveryPart(
+                    index=index,
+                    text=texts[index].text,
+                    spans=None if claimed.spans is None else texts[index].spans,
+                    buttons=claimed.buttons if is_last else (),
+                    replaces=claimed.replaces if not sent else None,
+                )
+            else:
+                part = DeliveryPart(index=index, text="", file=await self._file(claimed, index - len(texts), sender))
             sent = (*sent, await self._send_part(claimed, part, sender) or "")
             self._paces.note_use(chat_of(claimed.place))
             if is_last:
                 return await self._settle(settle_sent, claimed, sent)
             if not await self._settle(settle_part, claimed, sent):
                 return False
+
+    async def _file(self, claimed: Delivery, number: int, sender: PartSender) -> Attachment:
+        """Raises `DeliveryFailed` if the channel does not send it any more, as its settings have changed."""
+        file, most = await self._database.read(outbox.read_file, claimed, number), sender.form.files
+        if file is None or most is None or len(file.data) > most:
+            raise DeliveryFailed("The channel does not send this file.", code="channel_refused", is_permanent=True)
+        return file
 
     async def _send_part(self, claimed: Delivery, part: DeliveryPart, sender: PartSender) -> str | None:
         """Sends the part; as a new message if the one that it replaces cannot be changed any more."""
@@ -304,8 +315,10 @@ def _sends_here(sender: PartSender) -> bool:
 
 
 def _parts_of(claimed: Delivery, form: ChannelForm) -> list[OwnText]:
-    """The texts of its messages, at least one; an agent's own have no spans."""
+    """The texts of its messages, at least one unless it has files; an agent's own have no spans."""
     before = "" if claimed.moved_from is None else MOVED
+    if claimed.files and not (before + claimed.text).strip():
+        return []
     if claimed.spans is None:
         return [OwnText(text) for text in parts_of(before + claimed.text, form) or [claimed.text]]
     own = own_text(before, OwnText(claimed.text, claimed.spans))

@@ -15,8 +15,10 @@ from antiphon.domain.delivery import (
     Delivery,
     DeliveryFailed,
     DeliveryStatus,
+    data_of_files,
     is_given_up,
     wait_before_next,
+    words_of_files,
 )
 from antiphon.domain.errors import Conflict, Denied, NotFound
 from antiphon.domain.event import EventType
@@ -30,7 +32,7 @@ from antiphon.engine.access.foreseen import ForeseenCall
 from antiphon.engine.access.reach import Rights, find_reach
 from antiphon.engine.access.releases import decide_released
 from antiphon.engine.deliveries.outbox import ExitCheck, Origin, enqueue_notice, queue_withdrawal, tell
-from antiphon.engine.deliveries.output_rules import decide_claimed, denied_by, is_asked
+from antiphon.engine.deliveries.output_rules import decide_claimed, denied_by, is_asked, look_at_files
 from antiphon.engine.deliveries.questions import is_question, question_as_claimed, show_decision
 from antiphon.engine.deliveries.refused import ask_release, note_got
 from antiphon.engine.deliveries.requests import as_claimed, show_answer
@@ -139,7 +141,7 @@ async def claim_delivery(tx: Transaction, command: ClaimDelivery) -> Delivery | 
     session = None if claimed.session is None else await rows.find_by_row(tx, claimed.session)
     denied = await leave(tx, Leaving(session, claimed.place, claimed.made_of), command.rules)
     if isinstance(denied, Deny) and denied.rule == FLOW and claimed.release is not None:
-        call = ForeseenCall(claimed.meant_for, denied, claimed.text, claimed.made_of)
+        call = ForeseenCall(claimed.meant_for, denied, claimed.text, claimed.made_of, words_of_files(claimed.files))
         denied = await decide_released(tx, call, claimed.release, command.rules)
     if isinstance(denied, Deny):
         await _suppress(tx, claimed, denied)
@@ -157,10 +159,11 @@ async def carry_out_rules(tx: Transaction, claimed: Delivery, said: RuleDecision
 
     Where they want somebody to be asked, an owner may release these very words. Contract: flow 9, 11.
     """
+    said = await look_at_files(tx, claimed, said)
     if said.action is not Action.BLOCK:
         claimed = await _redact(tx, claimed, said)  # an owner is asked about what is left, too
     if is_asked(said) and claimed.release is not None:
-        call = ForeseenCall(claimed.meant_for, ALLOW, claimed.text, claimed.made_of)
+        call = ForeseenCall(claimed.meant_for, ALLOW, claimed.text, claimed.made_of, words_of_files(claimed.files))
         is_released = not isinstance(await decide_released(tx, call, claimed.release, rules), Deny)
     else:
         is_released = False
@@ -266,6 +269,7 @@ async def settle_sent(tx: Transaction, claimed: Delivery, parts: tuple[str, ...]
         if approval is not None:
             await show_answer(tx, approval)  # it may have been answered on the way
     platform_id = columns["platform_id"]
+    await outbox.delete_files(tx, claimed)
     data = _named(claimed)
     if platform_id is not None:
         data["platformId"] = str(platform_id)
@@ -336,7 +340,10 @@ async def settle_failed(tx: Transaction, claimed: Delivery, failure: DeliveryFai
 
 
 def _named(delivery: Delivery) -> JsonObject:
-    return {"deliveryId": delivery.id, "channel": delivery.place.channel, "to": delivery.place.to}
+    named: JsonObject = {"deliveryId": delivery.id, "channel": delivery.place.channel, "to": delivery.place.to}
+    if delivery.files:
+        named["files"] = data_of_files(delivery.files)
+    return named
 
 
 async def _tell(tx: Transaction, delivery: Delivery, type: EventType, data: JsonObject) -> None:

@@ -6,7 +6,10 @@ given to somebody who waits.
 
 from typing import Final
 
+from msgspec.structs import replace
+
 from antiphon.domain.actor import SYSTEM
+from antiphon.domain.attachments import text_of
 from antiphon.domain.delivery import Delivery
 from antiphon.domain.run import Run
 from antiphon.engine.access.facts import Acting, KnownFacts, OutgoingWords, facts_of_output
@@ -15,12 +18,14 @@ from antiphon.policy.decision import Deny
 from antiphon.policy.standing import Standing
 from antiphon.policy.written.fields import RULE, Action, Hook
 from antiphon.policy.written.rule_set import NOTHING_SAID, RuleDecision
+from antiphon.store import deliveries
 from antiphon.store import runs as ledger
 from antiphon.store import sessions as rows
 from antiphon.store.codec import moment
 from antiphon.store.database import Query
 from antiphon.store.people import find_standing
 
+_FILE_HELD: Final = "A file holds what a rule of this installation takes out of texts, so it is not sent."
 _NOT_ALLOWED: Final = "A rule of this installation does not let this text go there."
 
 
@@ -39,7 +44,28 @@ async def find_facts(query: Query, claimed: Delivery, rules: Rules, now_ms: int)
         return None
     run = None if claimed.run_id is None else await ledger.find(query, claimed.run_id)
     acting = Acting(session, await _standing_of(query, run), claimed.made_of, moment(now_ms))
-    return await facts_of_output(query, acting, OutgoingWords(claimed.place, claimed.text), rules)
+    words = "\n\n".join([claimed.text, *await _texts_of_files(query, claimed)])
+    return await facts_of_output(query, acting, OutgoingWords(claimed.place, words), rules)
+
+
+async def look_at_files(query: Query, claimed: Delivery, said: RuleDecision) -> RuleDecision:
+    """What rules and checks say, if nothing can be taken out of a file: it is held back whole."""
+    if not said.redacts or not claimed.files or claimed.parts:
+        return said
+    texts = await _texts_of_files(query, claimed)
+    if not any(said.redact(text).stretches for text in texts):
+        return said
+    return replace(said, action=Action.BLOCK, rules=said.redacting, message=_FILE_HELD)
+
+
+async def _texts_of_files(query: Query, claimed: Delivery) -> list[str]:
+    """The names of its files, and what is in those that are text."""
+    found: list[str] = []
+    for number, named in enumerate(claimed.files):
+        file = await deliveries.read_file(query, claimed, number)
+        text = None if file is None else text_of(file.data)
+        found += [named.name] if text is None else [named.name, text]
+    return found
 
 
 async def find_facts_of_answer(query: Query, run: Run, output: OutgoingWords, rules: Rules) -> KnownFacts | None:

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from msgspec.structs import replace
 
 from antiphon.domain.approval import REPLY, Approval, ApprovalState, AskedCall, Verdict, hash_of_text
-from antiphon.domain.delivery import Delivery, DeliveryStatus
+from antiphon.domain.delivery import Delivery, DeliveryStatus, words_of_files
 from antiphon.domain.distrust import SETTINGS, ReadSource
 from antiphon.domain.errors import Conflict
 from antiphon.domain.ids import ApprovalId
@@ -60,7 +60,7 @@ async def ask_release(tx: Transaction, refused: Delivery, check: ExitCheck) -> b
         return False
     if await approvals.is_text_asked(tx, run.id, refused.id):
         return False
-    call = ForeseenCall(refused.meant_for, ALLOW, refused.text, refused.made_of)
+    call = ForeseenCall(refused.meant_for, ALLOW, refused.text, refused.made_of, words_of_files(refused.files))
     release = await find_release(tx, call, check.rules, run.principal)
     assert release is not None
     if await _goes_always(tx, run, session, None if read else release.standing):

@@ -15,11 +15,13 @@ from typing import NamedTuple
 
 from msgspec import Struct
 
+from antiphon.domain.attachments import MAX_SENT_BYTES, MAX_SENT_TOTAL_BYTES, Attachment, check_sent
 from antiphon.domain.errors import Conflict, Denied, Invalid, NotFound, TooLarge, Unavailable
 from antiphon.domain.listing import MAX_DEPTH as MAX_LISTED_DEPTH
 from antiphon.domain.listing import MAX_LISTED
+from antiphon.domain.session import Session
 from antiphon.domain.snippet import snippet_at
-from antiphon.engine.sessions.workspaces import FILE_MODE, Workspace, names_in, walked
+from antiphon.engine.sessions.workspaces import FILE_MODE, Workspace, Workspaces, names_in, walked
 
 MAX_READ = 48 * 1024
 """Bytes of a file that one answer shows."""
@@ -133,6 +135,43 @@ def read_file(workspace: Workspace, path: FilePath, offset: int, most_bytes: int
     text, used = _decoded(data, path, most_bytes, is_rest=offset > 0)
     end = offset + used
     return Page(text, size, end if end < size else None)
+
+
+def read_whole(workspace: Workspace, path: FilePath, most_bytes: int) -> bytes:
+    """All of its bytes, whatever they are.
+
+    Raises `NotFound`, `Conflict` (`no_file`), `TooLarge` (`attachment_too_large`) for more than so many.
+    """
+    with (
+        _explained(path),
+        _parent(workspace, path) as (directory, name),
+        _regular(directory, name, path) as descriptor,
+        open(descriptor, "rb", closefd=False) as file,
+    ):
+        data = file.read(most_bytes + 1)
+        if len(data) > most_bytes:
+            size = max(os.fstat(descriptor).st_size, len(data))
+            raise TooLarge(
+                f"File is too large: {path.shown[:200]!r} has {size} bytes, at most {most_bytes}. Send a part of it.",
+                code="attachment_too_large",
+            )
+    return data
+
+
+def read_sent(workspaces: Workspaces, session: Session, paths: Sequence[str]) -> tuple[Attachment, ...]:
+    """The files that a call sends out of the session, checked.
+
+    Raises as `read_path`, `read_whole` and `check_sent` do.
+    """
+    workspace, left = workspaces.of_session(session), MAX_SENT_TOTAL_BYTES
+    found: list[tuple[str, bytes]] = []
+    for text in paths:
+        path = read_path(text, workspace)
+        found.append((path.names[-1] if path.names else "", read_whole(workspace, path, MAX_SENT_BYTES)))
+        left -= len(found[-1][1])
+        if left < 0:
+            break
+    return check_sent(found)
 
 
 def write_file(workspace: Workspace, path: FilePath, text: str, most_bytes: int) -> int:
