@@ -93,6 +93,9 @@ class WebhookPlatform(FakeServer):
         texts = [*self._texts.values()]
         return [each["text"] for each in texts if (each["to"], each.get("threadId")) == (person, thread)]
 
+    async def received(self, person: str) -> Sequence[tuple[str, bytes]]:
+        return []
+
     async def glimpsed(self, person: str) -> Sequence[str]:
         return await self.shown(person)
 

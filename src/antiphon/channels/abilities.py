@@ -22,5 +22,7 @@ class Ability(StrEnum):
     """A thread can be begun for a sub-agent: its senders are `ThreadedChannel`s."""
     REACTS = "reacts"
     """The bot can react to somebody's message with an emoji: its senders are `ReactingChannel`s."""
+    FILES = "files"
+    """Files go out after a text: `form.files` is their largest size."""
     BUTTONS = "buttons"
     """A text can have buttons: `form.has_buttons`."""

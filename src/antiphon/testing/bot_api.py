@@ -56,6 +56,9 @@ class BotApi(FakeServer):
         self.updates: list[Json] = []
         """Those that the bot has not confirmed."""
         self.files: dict[str, bytes] = {}
+        self.documents: dict[int, list[tuple[str, bytes]]] = {}
+        """What the bot has sent, by chat."""
+        self.largest_document = 50_000_000
         self.more_bytes = 0
         """How many more bytes follow a file than its size says."""
         self.sent_bytes = 0
@@ -140,6 +143,18 @@ class BotApi(FakeServer):
 
     def _send_message(self, sent: Json) -> Json:
         return self._show(self.next_id(), sent)
+
+    def _send_document(self, sent: Json) -> Json:
+        name, data = sent["document"]
+        if not data:
+            raise ApiError("400 Bad Request: file must be non-empty")
+        if len(data) > self.largest_document:
+            raise ApiError("413 Request Entity Too Large")
+        shown = self._show(self.next_id(), {**sent, "text": f"[{name}]"})
+        del shown["text"]
+        shown["document"] = {"file_id": f"sent-{shown['message_id']}", "file_unique_id": "1", "file_name": name}
+        self.documents.setdefault(shown["chat"]["id"], []).append((name, data))
+        return shown
 
     def _edit_message_text(self, sent: Json) -> Json:
         old = self.seen[int(sent["chat_id"])].get(int(sent["message_id"]))

@@ -12,6 +12,7 @@ runs in a process of its own, with the `offline` model, and is killed now and th
 needs; a kind declares those that it has.
 """
 
+import json
 import socket
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
@@ -78,6 +79,10 @@ class Platform(Protocol):
         """The bot's texts as the person sees them now, the oldest first: corrected, and without the deleted ones."""
         ...
 
+    async def received(self, person: str) -> Sequence[tuple[str, bytes]]:
+        """The names and the bytes of the bot's files as the person sees them now, the oldest first (`files`)."""
+        ...
+
     async def remove_bot(self, person: str) -> None:
         """The person takes no more texts of the bot."""
         ...
@@ -128,7 +133,7 @@ class Stage:
         return {
             **sections,
             "session": {"identity_links": {"owner": owner} if owner else {}},
-            "access": {"roles": {"guest": {"tools": ["wipe"]}}, "messages_per_minute": 100_000},
+            "access": {"roles": {"guest": {"tools": ["wipe", "files", "message"]}}, "messages_per_minute": 100_000},
             "gateway": {"public_url": "https://gateway.example.org"},
         }
 
@@ -255,6 +260,7 @@ async def abilities(stage: Stage) -> None:
     assert (Ability.BUTTONS in declared) is form.has_buttons
     assert (Ability.OPENS_THREADS in declared) is await stage.has_method("open_thread")
     assert (Ability.REACTS in declared) is await stage.has_method("react")
+    assert (Ability.FILES in declared) is (form.files is not None)
 
 
 @case()
@@ -461,6 +467,28 @@ async def threads(stage: Stage) -> None:
         return len({each["sessionKey"] for each in await stage.deliveries("sent")}) == 2
 
     await stage.until(has_two_sessions)  # a text is seen before it is known that it was sent
+
+
+@case(Ability.FILES)
+async def files(stage: Stage) -> None:
+    """Files come after their text, in order, once each, also after a text that was lost on its way."""
+    names = ["tea.txt", "große Tüte.txt"]
+    for name in names:
+        given = json.dumps({"action": "write", "path": name, "text": f"about {name}"}, ensure_ascii=False)
+        await stage.platform.write("ann", f"!call files {given}\n!say {name} is written")
+    await stage.until_shown("ann", *(f"{name} is written" for name in names))
+    await stage.platform.befall(Mishap.LOST)
+    given = json.dumps({"files": names, "text": "Here they are."}, ensure_ascii=False)
+    await stage.platform.write("ann", f"!call message {given}\n!say That is all.")
+    wanted = [(name, f"about {name}".encode()) for name in names]
+
+    async def have_come() -> bool:
+        has_ended = "That is all." in await stage.platform.shown("ann")
+        return has_ended and len(await stage.platform.received("ann")) >= len(wanted)
+
+    await stage.until(have_come)
+    assert [*await stage.platform.received("ann")] == wanted
+    assert [*await stage.platform.shown("ann")][-2:] == ["Here they are.", "That is all."]
 
 
 @case(Ability.BUTTONS)

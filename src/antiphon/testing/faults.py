@@ -2,6 +2,7 @@
 
 import json
 from email import message_from_bytes
+from email.message import Message
 from enum import StrEnum
 from typing import Any, cast
 from urllib.parse import parse_qsl
@@ -70,17 +71,29 @@ class _Broken(Response):
 
 
 async def read_parameters(request: Request) -> dict[str, Any]:
-    """The parameters, sent as a form, as JSON, in several parts, or in the address."""
+    """The parameters, sent as a form, as JSON, in several parts, or in the address.
+
+    A file is a pair of its name and its bytes.
+    """
+    files: dict[str, Any] = {}
     body, kind = await request.body(), request.headers.get("content-type", "")
     if kind.startswith("application/json"):
         return cast("dict[str, Any]", json.loads(body or b"{}"))
     if kind.startswith("multipart/"):
         parts = message_from_bytes(b"Content-Type: " + kind.encode() + b"\r\n\r\n" + body).walk()
         named = ((part.get_param("name", header="content-disposition"), part) for part in parts)
-        sent = [(str(name), cast(bytes, part.get_payload(decode=True)).decode()) for name, part in named if name]
+        found = [(str(name), part, cast(bytes, part.get_payload(decode=True))) for name, part in named if name]
+        files = {name: (_name_of(part), data) for name, part, data in found if part.get_filename() is not None}
+        sent = [(name, data.decode()) for name, _, data in found if name not in files]
     else:
         sent = parse_qsl(body.decode(), keep_blank_values=True)
-    return {name: _value(name, text) for name, text in (*request.query_params.items(), *sent)}
+    return files | {name: _value(name, text) for name, text in (*request.query_params.items(), *sent)}
+
+
+def _name_of(part: Message) -> str:
+    """The name of a file, which clients write in UTF-8."""
+    raw = next(str(value) for name, value in part.raw_items() if name.lower() == "content-disposition")
+    return raw.encode("utf-8", "surrogateescape").decode().rpartition('filename="')[2].removesuffix('"')
 
 
 def _value(name: str, text: str) -> object:

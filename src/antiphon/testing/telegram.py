@@ -71,4 +71,6 @@ class FakeTelegram(BotApi):
         return list(self.seen[chat].values())
 
     def texts(self, chat: int, thread: int | None = None) -> list[str]:
-        return [each["text"] for each in self.messages(chat) if each.get("message_thread_id") == thread]
+        return [
+            each["text"] for each in self.messages(chat) if each.get("message_thread_id") == thread and "text" in each
+        ]

@@ -68,7 +68,7 @@ def _show(fake: FakeTelegram, chat: int) -> None:
 
 def _text_of(message: Json) -> str:
     labels = [f"[{number} {button['text']}]" for number, button in enumerate(_buttons(message), start=1)]
-    return "  ".join([message["text"], *labels])
+    return "  ".join([message.get("text", ""), *labels])
 
 
 def _buttons(message: Json) -> list[Json]:

@@ -117,7 +117,14 @@ class DeltaChatPlatform:
         for each in chat.get_messages():
             with suppress(JsonRpcError):  # it was deleted meanwhile
                 messages.append(each.get_snapshot())
-        return [each.text for each in messages if each.from_id > 9 and not each.is_info]
+        return [each.text for each in messages if each.from_id > 9 and not each.is_info and not each.file]
+
+    async def received(self, person: str) -> Sequence[tuple[str, bytes]]:
+        return await to_thread.run_sync(lambda: self._files(self.chat(person)))
+
+    def _files(self, chat: Chat) -> list[tuple[str, bytes]]:
+        found = [each.get_snapshot() for each in chat.get_messages()]
+        return [(each.file_name, Path(each.file).read_bytes()) for each in found if each.from_id > 9 and each.file]
 
     async def glimpsed(self, person: str) -> Sequence[str]:
         return [each.strip() for each in self._glimpsed.get(person, [])]

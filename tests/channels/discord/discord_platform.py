@@ -65,6 +65,9 @@ class DiscordPlatform:
     async def shown(self, person: str, thread: str | None = None) -> Sequence[str]:
         return self._fake.texts(self._channel(person, thread))
 
+    async def received(self, person: str) -> Sequence[tuple[str, bytes]]:
+        return []
+
     async def glimpsed(self, person: str) -> Sequence[str]:
         return [*self._fake.glimpsed[self._channel(person, None)]]
 

@@ -88,8 +88,12 @@ class MailPlatform:
         return [
             each.get_content().replace("\r\n", "\n").strip()
             for each in self.got(person)
-            if root in (each["References"] or root)
+            if not each.is_multipart() and root in (each["References"] or root)
         ]
+
+    async def received(self, person: str) -> Sequence[tuple[str, bytes]]:
+        files = [file for each in self.got(person) for file in each.iter_attachments()]
+        return [(file.get_filename() or "", file.get_content()) for file in files]
 
     async def glimpsed(self, person: str) -> Sequence[str]:
         return []

@@ -64,6 +64,9 @@ class MatrixPlatform:
         root = None if thread is None else await self._root(person, thread)
         return await (await self.person(person)).texts(await self.room(person), self.bot.id, root)
 
+    async def received(self, person: str) -> Sequence[tuple[str, bytes]]:
+        return []
+
     async def glimpsed(self, person: str) -> Sequence[str]:
         events = await (await self.person(person)).events(await self.room(person))
         said = [each for each in events if each["type"] == "m.room.message"]

@@ -65,6 +65,9 @@ class SlackPlatform:
             return self.fake.texts(f"D{PEOPLE[person]}")
         return self.fake.texts(CHANNEL, self._threads.get(thread, "none"))
 
+    async def received(self, person: str) -> Sequence[tuple[str, bytes]]:
+        return []
+
     async def glimpsed(self, person: str) -> Sequence[str]:
         return [each.strip() for each in self.fake.glimpses]
 

@@ -43,6 +43,9 @@ class TelegramPlatform:
             return self._fake.texts(PEOPLE[person]["id"])
         return self._fake.texts(FAMILY["id"], int(thread))
 
+    async def received(self, person: str) -> Sequence[tuple[str, bytes]]:
+        return self._fake.documents.get(PEOPLE[person]["id"], [])
+
     async def glimpsed(self, person: str) -> Sequence[str]:
         return [sent["text"].strip() for method, sent in self._fake.requests if method == "sendMessageDraft"]
 

@@ -91,6 +91,9 @@ class XmppPlatform:
     async def shown(self, person: str, thread: str | None = None) -> Sequence[str]:
         return [*(await self.person(person)).seen[self.account].values()]
 
+    async def received(self, person: str) -> Sequence[tuple[str, bytes]]:
+        return []
+
     async def glimpsed(self, person: str) -> Sequence[str]:
         return [each.strip() for each in (await self.person(person)).glimpsed]
 

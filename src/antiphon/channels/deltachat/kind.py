@@ -24,7 +24,9 @@ class DeltaChatKind(ChannelKind[DeltaChatSection, Accounts]):
     section = DeltaChatSection
     about = "An account of Delta Chat, through which people talk to agents; none unless set."
     required = ("address",)
-    abilities = frozenset({Ability.IDS, Ability.KEEPS, Ability.REPLAY, Ability.ACKS, Ability.EDITS, Ability.REACTS})
+    abilities = frozenset(
+        {Ability.IDS, Ability.KEEPS, Ability.REPLAY, Ability.ACKS, Ability.EDITS, Ability.REACTS, Ability.FILES}
+    )
 
     def read(self, given: Given[DeltaChatSection]) -> Accounts:
         """Raises `Invalid` for an account that cannot be opened."""

@@ -6,6 +6,7 @@ from time import monotonic
 from typing import Any, Final
 
 import anyio
+from anyio import TemporaryDirectory
 from msgspec.structs import replace
 
 from antiphon.channels.deltachat.core import Core, CoreFailed
@@ -23,7 +24,9 @@ CONNECT_SECONDS = 15.0
 SEND_SECONDS = 60.0
 RECONNECT_SECONDS = 10.0
 SETTLE_SECONDS = 10.0
-FORM = ChannelForm(longest=4_000, streaming=Streaming.EDIT, group_interval_ms=6_000)
+LARGEST_FILE = 20 * 1024 * 1024
+"""Bytes that usual mail servers take, with what encryption adds; the core itself has no limit."""
+FORM = ChannelForm(longest=4_000, files=LARGEST_FILE, streaming=Streaming.EDIT, group_interval_ms=6_000)
 _FAILED: Final = 24
 _DELIVERED: Final = (26, 28)
 _LOOKED_AT = 30
@@ -86,9 +89,9 @@ class DeltaChatChannel:
             name = f"ui.antiphon.{delivery.id}.{part.index}"
             given = await core.call("get_config", name) if delivery.attempts > 1 else None
             chat = await self._chat_of(core, delivery.place)
-            message = int(given) if given else await self._find_given(core, chat, delivery, part.text)
+            message = int(given) if given else await self._find_given(core, chat, delivery, part)
             if message is None:
-                message = int(await core.call("send_msg", chat, _written(part.text)))
+                message = await self._give(core, chat, part)
             await core.call("set_config", name, str(message))
             if given:
                 await self._connect_anew(core)
@@ -98,7 +101,7 @@ class DeltaChatChannel:
             raise DeliveryFailed(f"Delta Chat did not take the text. {error}", code="channel_unreachable") from error
         return str(message)
 
-    async def _find_given(self, core: Core, chat: int, delivery: Delivery, text: str) -> int | None:
+    async def _find_given(self, core: Core, chat: int, delivery: Delivery, part: DeliveryPart) -> int | None:
         """The message of a process that died between giving it to the core and noting so."""
         if delivery.attempts < 2:
             return None
@@ -106,9 +109,19 @@ class DeltaChatChannel:
         for each in reversed(found[-_LOOKED_AT:]):
             message = await core.call("get_message", each)
             is_new = message["timestamp"] >= int(delivery.created_at.timestamp())
-            if message["fromId"] == SELF and message["text"] == text and is_new:
+            if message["fromId"] == SELF and message["text"] == part.text and is_new and _has_file(message, part):
                 return int(each)
         return None
+
+    async def _give(self, core: Core, chat: int, part: DeliveryPart) -> int:
+        """Gives the part to the core, which copies the file before it answers."""
+        if part.file is None:
+            return int(await core.call("send_msg", chat, {"text": part.text, "viewtype": "Text"}))
+        async with TemporaryDirectory() as folder:  # private; core and adapter run on one machine
+            path = anyio.Path(folder) / "file"
+            await path.write_bytes(part.file.data)
+            asked = {"viewtype": "File", "file": str(path), "filename": part.file.name}
+            return int(await core.call("send_msg", chat, asked))
 
     async def _connect_anew(self, core: Core) -> None:
         """The core sends one text after the other: a mail server that hangs would hold up all of them."""
@@ -212,5 +225,5 @@ class DeltaChatChannel:
         """The core ends with the loop that runs it."""
 
 
-def _written(text: str) -> Mapping[str, Any]:
-    return {"text": text, "viewtype": "Text"}
+def _has_file(message: Mapping[str, Any], part: DeliveryPart) -> bool:
+    return (message.get("fileName") or None) == (None if part.file is None else part.file.name)

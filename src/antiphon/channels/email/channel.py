@@ -18,7 +18,9 @@ from antiphon.domain.text import flat
 TIMEOUT_SECONDS = 60.0
 CONNECT_SECONDS = 20.0
 QUIT_SECONDS = 2.0
-FORM = ChannelForm()
+LARGEST_FILE = 7 * 1024 * 1024
+"""Bytes of a file whose mail, a third longer, usual mail servers take: 10 MB."""
+FORM = ChannelForm(files=LARGEST_FILE)
 _GONE = (550, 551, 553)
 """Answers to a recipient after which no mail will be taken for it."""
 
@@ -41,12 +43,12 @@ class EmailChannel:
         person, thread = delivery.place.to or "", delivery.place.thread_id
         settings, head = self._settings, await self._threads.find(person, thread)
         message_id = own_message_id(delivery.id, part.index, thread, settings.domain)
-        if not part.text.strip():
+        if part.file is None and not part.text.strip():
             return message_id
         try:
             sender = Address(flat(settings.name), addr_spec=settings.address)
             to = Address(addr_spec=person)
-            mail = written_mail(sender, to, part.text, head, message_id=message_id, at=self._clock.now())
+            mail = written_mail(sender, to, part, head, message_id=message_id, at=self._clock.now())
         except ValueError as error:
             raise DeliveryFailed(
                 "The recipient is no mail address.", code="channel_refused", is_permanent=True

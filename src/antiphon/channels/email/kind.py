@@ -27,7 +27,7 @@ class EmailKind(ChannelKind[EmailSection, Mailboxes]):
     about = "A mailbox, through which people talk to agents; none unless set."
     required = ("address", "imap_host", "authserv_id")
     chats = ChatForm(hasty_seconds=60)
-    abilities = frozenset({Ability.REPLAY, Ability.ACKS, Ability.FIRSTS, Ability.THREADS})
+    abilities = frozenset({Ability.REPLAY, Ability.ACKS, Ability.FIRSTS, Ability.THREADS, Ability.FILES})
 
     def read(self, given: Given[EmailSection]) -> Mailboxes:
         """Raises `Invalid` for a mailbox that cannot be opened."""

@@ -9,6 +9,7 @@ from email.utils import format_datetime
 
 from msgspec import Struct
 
+from antiphon.domain.channel_form import DeliveryPart
 from antiphon.domain.text import flat
 
 LONGEST_LINE = 998
@@ -28,8 +29,12 @@ def head_of(subject: str, references: tuple[str, ...], message_id: str | None) -
     return ThreadHead(subject=subject, references=named if len(named) <= 20 else (named[0], *named[-19:]))
 
 
-def written_mail(sender: Address, to: Address, text: str, head: ThreadHead, *, message_id: str, at: datetime) -> bytes:
-    """The mail, in plain text, as an answer in the thread. Raises `ValueError` for an address that cannot be."""
+def written_mail(
+    sender: Address, to: Address, part: DeliveryPart, head: ThreadHead, *, message_id: str, at: datetime
+) -> bytes:
+    """The mail, in plain text or with a file, as an answer in the thread.
+
+    Raises `ValueError` for an address that cannot be."""
     mail = EmailMessage(policy=WIRE)
     mail["From"], mail["To"] = sender, to
     subject = flat(_UNWRITABLE.sub("", head.subject))[:200]
@@ -40,5 +45,8 @@ def written_mail(sender: Address, to: Address, text: str, head: ThreadHead, *, m
     if head.references:
         mail["In-Reply-To"] = head.references[-1]
         mail["References"] = " ".join(head.references)
+    text = part.text if part.file is None else part.file.name
     mail.set_content(_UNWRITABLE.sub("\N{REPLACEMENT CHARACTER}", text.replace("\r\n", "\n")), cte="base64")
+    if part.file is not None:
+        mail.add_attachment(part.file.data, maintype="application", subtype="octet-stream", filename=part.file.name)
     return mail.as_bytes(policy=WIRE.clone(max_line_length=LONGEST_LINE))  # else long ids are encoded

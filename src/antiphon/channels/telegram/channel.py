@@ -17,18 +17,22 @@ from telegram.error import BadRequest, ChatMigrated, TelegramError
 from antiphon.channels.markup import DrawnText, StyledSpan, render, verbatim
 from antiphon.channels.telegram.client import TelegramClient, failure_of
 from antiphon.channels.telegram.settings import ACCOUNT, LONGEST_TEXT, NAME
+from antiphon.domain.attachments import Attachment
 from antiphon.domain.channel_form import Button, ChannelForm, DeliveryPart, LengthUnit, Streaming
 from antiphon.domain.delivery import Delivery, DeliveryFailed
 from antiphon.domain.session import DeliveryContext
 
 TABLE_WIDTH = 44
 """Columns of monospaced text that a phone shows without a break."""
+LARGEST_DOCUMENT = 50 * 1000 * 1000
+"""Bytes of a file that a bot may send: "50 MB"."""
 FORM = ChannelForm(
     longest=LONGEST_TEXT,
     unit=LengthUnit.UTF16,
     streaming=Streaming.DRAFT,
     has_buttons=True,
     table_width=TABLE_WIDTH,
+    files=LARGEST_DOCUMENT,
 )
 LONGEST_TOPIC = 128
 """The longest name of a topic, in characters."""
@@ -77,6 +81,8 @@ class TelegramChannel:
     async def send(self, delivery: Delivery, part: DeliveryPart) -> str | None:
         """Sends the part, or replaces the message that it names."""
         place = _place_of(delivery.place)
+        if part.file is not None:
+            return await self._send_file(place, part.file)
         if part.replaces is not None and part.replaces.isdecimal():
             message = place[0], int(part.replaces)
             try:
@@ -168,6 +174,23 @@ class TelegramChannel:
             )
         except ChatMigrated as moved:
             return await self._send((moved.new_chat_id, thread), text, spans, buttons)
+
+    async def _send_file(self, place: tuple[int, int | None], file: Attachment) -> str:
+        chat, thread = place
+        try:
+            sent = await self._bot.send_document(
+                chat,
+                file.data,
+                filename=file.name,
+                message_thread_id=thread,
+                disable_content_type_detection=True,
+                write_timeout=TIMEOUT_SECONDS,
+            )
+        except ChatMigrated as moved:
+            return await self._send_file((moved.new_chat_id, thread), file)
+        except TelegramError as error:
+            raise failure_of(error) from error
+        return str(sent.message_id)
 
     async def _edit(
         self, message: tuple[int, int], text: str, spans: Sequence[StyledSpan], buttons: Sequence[Button]
