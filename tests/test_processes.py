@@ -15,9 +15,7 @@ KEPT = {
     "channels/telegram/dying_gateway.py",  # servers that fork the programs of many tests; they end with their input
     "cli/preloaded.py",
     "acp/rude_harness.py",  # leaves children on purpose; the test ends their group
-    "flows/kill_target.py",
-    *("runners/lives.py", "examples/test_tenants.py"),  # servers that fork; they end with their input
-    "runners/framework_lives.py",  # a server that forks; it ends with its input
+    *("fork_server.py", "examples/test_tenants.py"),  # servers that fork; they end with their input
     "planted/planting.py",  # has a time of its own
 }
 """Where programs are begun that may outlive a block."""

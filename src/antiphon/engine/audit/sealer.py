@@ -42,6 +42,7 @@ class Sealer:
         self._home = home
         self._changed: set[SessionRow] | None = None
         """None for all."""
+        self._turn = anyio.Lock()
         self._has_changed = anyio.Event()
         self._waiting: list[Sealed] = []
         """Seals that are not in the file yet."""
@@ -82,8 +83,12 @@ class Sealer:
             self._sealing.failed(error)
 
     async def seal(self, *, all: bool = False) -> None:
-        """Seals what has changed, and adds the seal to the file."""
-        changed, self._changed = None if all or self._changed is None else sorted(self._changed), set[SessionRow]()
+        """Seals what has changed, and adds the seal to the file, one after the other."""
+        async with self._turn:
+            await self._seal(is_whole=all)
+
+    async def _seal(self, *, is_whole: bool) -> None:
+        changed, self._changed = None if is_whole or self._changed is None else sorted(self._changed), set[SessionRow]()
         self._has_changed = anyio.Event()
         try:
             sealed = await self._database.run(audit.seal, changed)
