@@ -939,6 +939,8 @@ OF_ONE = {
     "engine/chats/held.py HeldMessages.serve": "one account, which `TelegramLoop.run` serves again",
     "engine/chats/session_commands.py _free_key": "one name",
     "engine/checkpoints/reading.py BegunCheckpointReader.read_entries": "one checkpoint",
+    "engine/deliveries/acknowledgements.py Acknowledgements._accompany": "one message",
+    "engine/deliveries/acknowledgements.py look_at": "one chain of runs",
     "engine/deliveries/deliverer.py Deliverer._send_parts": "one text",
     "engine/deliveries/deliverer.py Deliverer._settle": "one text",
     "engine/deliveries/live.py LiveReplies._show": "one reply",

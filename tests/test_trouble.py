@@ -46,6 +46,7 @@ LOGGED_EACH_TIME = {
         "Account is served elsewhere",
     ): "one line for each lost lease; a trouble has one of its own",
     ("engine/chats/accounts.py", "Lease was not released"): "once, at the end",
+    ("engine/deliveries/acknowledgements.py", "Reactions were not looked at"): "once, at the start",
     ("engine/deliveries/deliverer.py", "Adapter failed"): "one line for each text, which is given up after a few",
     (
         "engine/chats/uploads.py",
@@ -73,6 +74,10 @@ SILENT = {
     ): "what cannot be tried again is raised; the rest is the account's trouble",
     ("channels/account_loop.py", "store_name"): "every other statement of the process fails with it, and says so",
     ("engine/chats/held.py", "serve"): "every other statement of the process fails with it, and says so",
+    (
+        "engine/deliveries/acknowledgements.py",
+        "_accompany",
+    ): "every other statement of the process fails with it, and says so",
     ("engine/work/health.py", "run"): "the store says itself what it cannot do; a bug has a line of its own",
     ("feed/postgres.py", "_send_deltas"): "the stored message will contain all of it; a bug has a line of its own",
     ("engine/work/worker.py", "_finish"): "the worker has said it when it claimed, or will when it claims next",

@@ -130,7 +130,7 @@ _TOOLS: dict[Kind, str] = {
     Kind.CONFIGURED_AGENT: "sessions_list agentId | sessions_send agentId",
     Kind.MODEL: "sessions_spawn model",
     Kind.FILE_NAME: "sessions_spawn attachments.name",
-    Kind.OWN_FILE: "files path",
+    Kind.OWN_FILE: "files path | message files",
     Kind.PROGRAM: "run_command command | skill args",
     Kind.SKILL: "skill name | skill file | skill run",
     Kind.TOOL: "simulate_tool_call tool_name | simulate_tool_call args",

@@ -29,6 +29,7 @@ ASKED = {
         "engine/deliveries/outbox.py::_queue": "an announcement",
         "engine/deliveries/requests.py::as_claimed": "a request for approval",
         "engine/deliveries/showing.py::look": "a reply while it is written",
+        "engine/deliveries/showing.py::may_signal": "that somebody's message is being answered",
         "engine/runs/ends.py::_may_go": "a reply",
         "engine/schedules/firing.py::fire_due": "the result of a task that fires",
         "engine/schedules/tasks.py::run_task": "the result of a task that is run by hand",
