@@ -213,8 +213,8 @@ async def test_a_post_is_answered_only_after_its_message_is_stored(open_home: Op
 
     async with posting(open_home, fake, Parts(commit_hook=on_commit)) as (workspace, _):
         await workspace.says(ANN, "one")
-        await fake.until(lambda: fake.posted)
-        posted.append(len(fake.posted))
+        await fake.until(lambda: len(fake.posted) == 2)  # the answer is posted as well
+        posted.append(2)
         await workspace.says(ANN, "two")
         await fake.until(lambda: len(fake.posted) > posted[0])
         assert early == [False]
