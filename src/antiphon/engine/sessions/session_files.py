@@ -421,7 +421,7 @@ def _invalid(path: str, rule: str) -> Invalid:
 
 
 def _missing(path: str) -> NotFound:
-    return NotFound(f"File not found: {path[:200]!r}. 'list' shows what is there.")
+    return NotFound(f"File not found: {path[:200]!r}. The action 'list' of `files` shows what is there.")
 
 
 def _not_walked(path: FilePath) -> Conflict:
