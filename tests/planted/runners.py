@@ -65,6 +65,13 @@ BUGS = (
         f"{_TESTS}TestUsage::test_usage_counts_at_once_and_the_day_ends_at_its_cap",
     ),
     Bug(
+        "what a runner's model used has no price unless the runner says it",
+        _ATTEMPT,
+        "            money = await to_thread.run_sync(find_cost, counted, model)\n",
+        "            money = None if counted else 0\n",
+        f"{_TESTS}TestUsage::test_without_a_cost_the_table_of_prices_says_it[gpt-4o-None-7250.0]",
+    ),
+    Bug(
         "a key of a runner may name another call than before",
         "agents/runners/recorded.py",
         "(found.part.name, canonical(json.loads(found.part.arguments))) != (name, arguments):\n",

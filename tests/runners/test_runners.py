@@ -339,6 +339,28 @@ class TestUsage:
         found = await ask(home, answer, "go", daily={"tokens": 1000, "usd": 100})
         assert found[0].startswith("daily_cap") and len(reached) == 2
 
+    @pytest.mark.parametrize(
+        ("model", "cost", "counted"),
+        [
+            ("gpt-4o", None, 800 * 2.5 + 200 * 1.25 + 500 * 10),
+            ("openai:gpt-4o", None, 800 * 2.5 + 200 * 1.25 + 500 * 10),
+            ("gpt-4o", 0.5, 500_000),
+            ("gpt-4o", 0, 0),
+            ("ours:gpt-4o", None, None),
+            ("a model of ours", None, None),
+        ],
+    )
+    async def test_without_a_cost_the_table_of_prices_says_it(
+        self, home: Path, model: str, cost: float | None, counted: float | None
+    ) -> None:
+        async def answer(turn: antiphon.Turn) -> str:
+            await turn.usage(model=model, input=1000, output=500, cached=200, cost=cost)
+            return "done"
+
+        async with antiphon.open(home, agents=[antiphon.Agent("support", runner=answer)]) as app:
+            run = await (await (await app.sessions.open("chat", agent_id="support")).post("go")).wait()
+            assert (run.usage.total_tokens, run.usage.cost_microusd) == (1500, counted)
+
     async def test_a_turn_that_reports_none_is_estimated_and_marked(self, home: Path) -> None:
         async def answer(turn: antiphon.Turn) -> str:
             await turn.messages()

@@ -33,6 +33,7 @@ from antiphon.agents.providers.dialects import DIALECTS, ModelAddress, dialect_o
 from antiphon.agents.providers.estimates import estimated_input, estimated_output
 from antiphon.agents.providers.event_lines import BodyKind, EventLines
 from antiphon.agents.providers.failures import ErrorAnswerOfModel, ModelFailure, classify
+from antiphon.agents.providers.prices import find_cost
 from antiphon.agents.providers.request_head import OpenLibraryModel, RequestHead, build_head
 from antiphon.agents.text import whole_text
 from antiphon.certificates import known_certificates
@@ -358,7 +359,9 @@ class ProviderModel:
             input_tokens=counted.input_tokens,
             output_tokens=counted.output_tokens,
             cached_tokens=counted.cache_read_tokens,
-            cost_microusd=self._cost(counted, answer.model),
+            cost_microusd=find_cost(
+                counted, answer.model or self._model, provider=self._provider, address=self._address.base_url
+            ),
             steps=1,
             estimated_tokens=estimated,
         )
@@ -384,29 +387,6 @@ class ProviderModel:
     @property
     def _key_remedy(self) -> str:
         return f"set {self._setting('api_key')} or the environment variable {self._key_variable}"
-
-    def _cost(self, counted: AnswerUsage, model: str | None) -> int | None:
-        """Millionths of a dollar; None if the price of the model is unknown."""
-        from pydantic_ai.messages import ModelResponse
-        from pydantic_ai.usage import RequestUsage
-
-        usage = RequestUsage(
-            input_tokens=counted.input_tokens,
-            output_tokens=counted.output_tokens,
-            cache_read_tokens=counted.cache_read_tokens,
-            cache_write_tokens=counted.cache_write_tokens,
-        )
-        priced = ModelResponse(
-            parts=(),
-            usage=usage,
-            model_name=model or self._model,
-            provider_name=self._provider,
-            provider_url=self._address.base_url,
-        )
-        try:
-            return round(priced.cost().total_price * 1_000_000)
-        except (LookupError, ValueError):
-            return None
 
     def _cut(self) -> ModelError:
         return ModelError(

@@ -12,7 +12,6 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Final, cast
 
-import genai_prices
 from agents import (
     Agent,
     ApplyPatchTool,
@@ -208,13 +207,10 @@ class _KeptModel(Model):
     async def _ask(self, *given: Any, **options: Any) -> object:
         how = self._streamed if self._recording.streams else self._model.get_response
         response = await how(*given, **options)
-        usage, name, cost = response.usage, str(getattr(self._model, "model", "unknown")), None
+        usage, name = response.usage, str(getattr(self._model, "model", "unknown"))
         read, cached, written = usage.input_tokens, usage.input_tokens_details.cached_tokens, usage.output_tokens
-        with suppress(LookupError):  # nobody knows its price
-            counted = genai_prices.Usage(input_tokens=read, cache_read_tokens=cached, output_tokens=written)
-            cost = float(genai_prices.calc_price(counted, name).total_price)
         if read or written:
-            await self._recording.turn.usage(model=name, input=read, output=written, cached=cached, cost=cost)
+            await self._recording.turn.usage(model=name, input=read, output=written, cached=cached)
         return _RESPONSE.dump_python(response, mode="json", exclude_unset=True, warnings=False)
 
     async def _streamed(self, *given: Any, **options: Any) -> ModelResponse:

@@ -12,6 +12,7 @@ from contextlib import asynccontextmanager
 from threading import get_ident
 from typing import Any, Final, NamedTuple, NoReturn, TypeVar, cast
 
+from anyio import to_thread
 from msgspec import Struct
 from pydantic_core import PydanticSerializationError, to_jsonable_python
 
@@ -23,6 +24,8 @@ from antiphon.agents.daily_room import Capped, find_daily_room
 from antiphon.agents.endings import above_ceiling, failed, spoken_by_yield, yielded
 from antiphon.agents.model import Prompt
 from antiphon.agents.prompting import MadePrompt
+from antiphon.agents.providers.dialect import AnswerUsage
+from antiphon.agents.providers.prices import find_cost
 from antiphon.agents.runners.forms import MessageForm, messages_of
 from antiphon.agents.runners.own_tools import TAKEN, Answer, OwnTool, PersonAsked, carry_out, refuse_nested
 from antiphon.agents.runners.recorded import Diverged, DoneCall, DoneStep, Identities, Recorded, canonical, diverged
@@ -189,9 +192,13 @@ class TurnAttempt:
             raise Invalid("Usage is counted in whole tokens and finite dollars, from 0.", code="invalid_usage")
         model = whole_text(str(model))
         read, written, cached = tokens
-        money = None if cost is None else round(cost * 1_000_000)
-        usage = Usage(read, written, cached, cost_microusd=money, steps=1)
         self._has_reported = True
+        if cost is not None:
+            money = round(cost * 1_000_000)
+        else:
+            counted = AnswerUsage(input_tokens=read, output_tokens=written, cache_read_tokens=cached)
+            money = await to_thread.run_sync(find_cost, counted, model)
+        usage = Usage(read, written, cached, cost_microusd=money, steps=1)
         self._context.model = UsedModel(name=model)
         async with self._guarded():
             await self._context.record([self._event(EventType.USAGE_REPORTED, {"model": model}, usage)])

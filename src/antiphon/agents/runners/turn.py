@@ -209,7 +209,8 @@ class Turn:
     async def usage(self, *, model: str, input: int, output: int, cached: int = 0, cost: float | None = None) -> None:
         """Counts what a model used, in tokens and US dollars; caps count at once. Call it inside the step that asked.
 
-        A turn that reports nothing is estimated, and marked so.
+        `input` includes what was `cached`. Without `cost`, the table of prices says it if it knows the `model`, with or
+        without its provider (`openai:gpt-4o`). A turn that reports nothing is estimated, and marked so.
         """
         await self._work.note_usage(model, (input, output, cached), cost)
 
