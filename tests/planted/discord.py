@@ -28,6 +28,13 @@ BUGS = (
         SENDING + "test_a_text_that_is_sent_again_is_seen_once",
     ),
     Bug(
+        "a file is looked for by the name that it had before Discord changed it",
+        f"{DIRECTORY}/channel.py",
+        "each.title or each.filename",
+        "each.filename",
+        SENDING + "test_a_file_that_is_sent_again_is_seen_once",
+    ),
+    Bug(
         "of a reply whose beginning was sent without an answer only that is seen",
         f"{DIRECTORY}/channel.py",
         "        if sent.content.strip() != drawn(part).strip():",

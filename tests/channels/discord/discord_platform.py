@@ -66,7 +66,7 @@ class DiscordPlatform:
         return self._fake.texts(self._channel(person, thread))
 
     async def received(self, person: str) -> Sequence[tuple[str, bytes]]:
-        return []
+        return [*self._fake.sent_files[self._channel(person, None)].values()]
 
     async def glimpsed(self, person: str) -> Sequence[str]:
         return [*self._fake.glimpsed[self._channel(person, None)]]

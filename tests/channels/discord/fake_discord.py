@@ -17,7 +17,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route, WebSocketRoute
 
-from antiphon.testing.faults import Fault, faulty_response
+from antiphon.testing.faults import Fault, faulty_response, read_parameters
 from antiphon.testing.serving import FakeServer
 from tests.channels.discord.fake_gateway import FakeGateway, Json
 
@@ -26,6 +26,7 @@ TEXT: Final = 0
 DM: Final = 1
 THREAD: Final = 11
 LONGEST: Final = 2_000
+LARGEST: Final = 10 * 1024 * 1024
 GUILD: Final = "900000000000000000"
 FAMILY: Final = "900000000000000001"
 OTHER: Final = "900000000000000002"
@@ -92,6 +93,8 @@ class FakeDiscord(FakeGateway, FakeServer):
         self.interactions: dict[str, Json] = {}
         """How interactions were answered, by id."""
         self.files: dict[str, bytes] = {}
+        self.sent_files: defaultdict[str, dict[str, tuple[str, bytes]]] = defaultdict(dict)
+        """The bot's, by channel and message."""
         self._uses: defaultdict[tuple[str, str], deque[float]] = defaultdict(deque)
         self._faults: defaultdict[str, deque[Fault]] = defaultdict(deque)
         self._answers: defaultdict[str, deque[Response]] = defaultdict(deque)
@@ -170,7 +173,11 @@ class FakeDiscord(FakeGateway, FakeServer):
 
     def texts(self, channel: str) -> list[str]:
         """The bot's texts as people see them now, the oldest first."""
-        return [each["content"] for each in self.messages[channel].values() if each["author"]["id"] == BOT]
+        return [
+            each["content"]
+            for each in self.messages[channel].values()
+            if each["author"]["id"] == BOT and not each["attachments"]
+        ]
 
     def of_bot(self, channel: str) -> list[Json]:
         return [each for each in self.messages[channel].values() if each["author"]["id"] == BOT]
@@ -248,7 +255,13 @@ class FakeDiscord(FakeGateway, FakeServer):
     def _answering(self, name: str, act: Callable[[Json], object]) -> Callable[[Request], Awaitable[Response]]:
         async def answer(request: Request) -> Response:
             body = await request.body()
-            sent: Json = {**(await request.json() if body else {}), **request.query_params, **request.path_params}
+            given: Json = {}
+            if request.headers.get("content-type", "").startswith("multipart/"):
+                parts = await read_parameters(request)
+                given = {**parts["payload_json"], "files": [parts[name] for name in parts if name.startswith("files[")]}
+            elif body:
+                given = await request.json()
+            sent: Json = {**given, **request.query_params, **request.path_params}
             if name != "interaction" and request.headers.get("authorization") != f"Bot {self.token}":
                 return JSONResponse({"message": "401: Unauthorized", "code": 0}, 401)
             with self.changed:
@@ -342,12 +355,19 @@ class FakeDiscord(FakeGateway, FakeServer):
             raise Refusal(403, 50007, "Cannot send messages to this user")
         if nonce is not None and len(nonce) > 25:
             raise Refusal(400, 50035, "Invalid Form Body")
-        self._check(sent["content"])
+        files: list[tuple[str, bytes]] = sent.get("files", [])
+        if sum(len(data) for _, data in files) > LARGEST:
+            raise Refusal(413, 40005, "Request entity too large")
+        if not files:
+            self._check(sent["content"])
         earlier = self.nonces.get((channel["id"], nonce or ""))
         if sent.get("enforce_nonce") and earlier in self.messages[channel["id"]]:
             return self.messages[channel["id"]][earlier or ""]
         more = {"flags": sent.get("flags", 0), "components": sent.get("components", []), "nonce": nonce}
+        more["attachments"] = [{"id": self.snowflake(), "size": len(data), **_named(name)} for name, data in files]
         message = self._add(channel["id"], sent["content"], self.me, **more)
+        for file in files:
+            self.sent_files[channel["id"]][message["id"]] = file
         if nonce is not None:
             self.nonces[channel["id"], nonce] = message["id"]
         self.glimpsed[channel["id"]].append(message["content"])
@@ -406,3 +426,9 @@ class FakeDiscord(FakeGateway, FakeServer):
     async def _file(self, request: Request) -> Response:
         data = self.files.get(request.path_params["name"])
         return Response(status_code=404) if data is None else Response(data)
+
+
+def _named(name: str) -> Json:
+    """Discord keeps letters and digits of ASCII, and says the name, without the extension, if it was another."""
+    kept = re.sub(r"[^A-Za-z0-9_.-]", "", name.replace(" ", "_")).strip("._")
+    return {"filename": kept, **({} if kept == name else {"title": name.rpartition(".")[0] or name})}

@@ -16,6 +16,7 @@ from antiphon.channels.discord.client import DiscordClient, UnreadableAnswer
 from antiphon.channels.discord.settings import DiscordSettings
 from antiphon.channels.files import FileTooLarge
 from antiphon.clock import SystemClock
+from antiphon.domain.attachments import Attachment
 from antiphon.domain.channel_form import Button, DeliveryPart
 from antiphon.domain.classification import PUBLIC
 from antiphon.domain.delivery import BUSY, GONE, THREAD_GONE, Delivery, DeliveryFailed, DeliveryStatus
@@ -89,6 +90,34 @@ async def test_a_text_that_is_sent_again_is_seen_once(stage: Stage) -> None:
     assert stage.fake.texts(FAMILY) == ["hello"]
     second = await stage.send("hello", id="dlv_2")
     assert second != first and stage.fake.texts(FAMILY) == ["hello", "hello"], "another text that says the same"
+
+
+@requirement("channels:1")
+async def test_a_file_that_is_sent_again_is_seen_once(stage: Stage) -> None:
+    """Discord changes names: it keeps letters of ASCII alone. A file of the same length is another one."""
+    for name in ("große Tüte.txt", "tea.txt"):
+        part = part_of(name, b"x" * 100)
+        first = await stage.send("", part=part, id=name)
+        assert await stage.send("", part=part, id=name, attempts=2) == first
+        stage.fake.nonces.clear()
+        assert await stage.send("", part=part, id=name, attempts=2, age=600) == first
+        other = await stage.send("", part=part_of("other.txt", b"x" * 100), id="dlv_other", attempts=2, age=600)
+        assert other not in (None, first)
+    names = [name for name, _ in stage.fake.sent_files[FAMILY].values()]
+    assert names == ["große Tüte.txt", "other.txt", "tea.txt"]
+
+
+async def test_a_file_that_is_too_large_or_not_permitted_is_refused_for_good(stage: Stage) -> None:
+    too_large = await stage.fails(part=part_of("a.bin", bytes(10 * 1024 * 1024 + 1)))
+    assert too_large.is_permanent and too_large.code == "channel_refused" and "40005" in too_large.message
+    stage.fake.refuses[FAMILY] = (403, 50013, "Missing Permissions")
+    refused = await stage.fails(part=part_of("a.bin", b"x"))
+    assert refused.is_permanent and refused.code == "channel_refused" and "Attach Files" in refused.message
+    assert (await stage.fails(text="x")).code == GONE
+
+
+def part_of(name: str, data: bytes) -> DeliveryPart:
+    return DeliveryPart(index=0, text="", file=Attachment(name=name, data=data, sha256=""))
 
 
 @requirement("channels:1")

@@ -12,8 +12,8 @@ from antiphon.channels.platform import PlatformChannel
 from antiphon.clock import Clock
 from antiphon.domain.check_result import CheckResult, Grade
 
-_PERMISSIONS = 1 << 10 | 1 << 11 | 1 << 16 | 1 << 35 | 1 << 38
-"""View channels, send messages, read the history, create public threads, send messages in threads."""
+_PERMISSIONS = 1 << 10 | 1 << 11 | 1 << 15 | 1 << 16 | 1 << 35 | 1 << 38
+"""View channels, send messages and files, read the history, create public threads, send messages in threads."""
 _INVITATION = f"https://discord.com/oauth2/authorize?client_id={{}}&scope=bot&permissions={_PERMISSIONS}"
 """Where an admin of a server adds the bot."""
 _PORTAL = "https://discord.com/developers/applications"

@@ -32,7 +32,12 @@ from antiphon.domain.session import DeliveryContext
 from antiphon.domain.text import one_line
 
 FORM: Final = ChannelForm(
-    longest=LONGEST_TEXT, unit=LengthUnit.UTF16, streaming=Streaming.EDIT, has_buttons=True, table_width=44
+    longest=LONGEST_TEXT,
+    unit=LengthUnit.UTF16,
+    streaming=Streaming.EDIT,
+    files=10 * 1024 * 1024,  # everywhere; servers that pay get more
+    has_buttons=True,
+    table_width=44,
 )
 GROUP_INTERVAL_MS: Final = 2_500
 """The least time between two changes in a channel, which has one budget for all who write and edit there."""
@@ -51,6 +56,14 @@ _NOBODY: Final[Mapping[str, object]] = {"parse": []}
 """Whom a text notifies by its mentions."""
 
 
+class DiscordFile(Struct, frozen=True, kw_only=True):
+    """A file as Discord keeps it: the name in letters of ASCII, and, if that is another, as it was, unextended."""
+
+    size: int
+    filename: str
+    title: str | None = None
+
+
 class DiscordSent(Struct, frozen=True, kw_only=True):
     """A message in a channel."""
 
@@ -58,6 +71,7 @@ class DiscordSent(Struct, frozen=True, kw_only=True):
     content: str = ""
     nonce: str | int | None = None
     author: DiscordUser | None = None
+    attachments: tuple[DiscordFile, ...] = ()
 
 
 class DiscordChannel:
@@ -97,7 +111,8 @@ class DiscordChannel:
                 return part.replaces
             return await self._send(channel, delivery, part)
         except FAILURES as error:
-            raise failure_of(error, in_thread=delivery.place.thread_id is not None) from error
+            in_thread, is_file = delivery.place.thread_id is not None, part.file is not None
+            raise failure_of(error, in_thread=in_thread, is_file=is_file) from error
 
     async def draft(self, place: DeliveryContext, draft_id: int, text: str) -> None:
         """There are none: replies are shown by edits."""
@@ -151,7 +166,7 @@ class DiscordChannel:
     async def _send(self, channel: str, delivery: Delivery, part: DeliveryPart) -> str:
         nonce = nonce_of(delivery.id, part.index)
         if delivery.attempts > 1 and self._clock.now() - delivery.created_at > KNOWN_FOR:
-            found = await self._find(channel, nonce, drawn(part), delivery.created_at - SKEW)
+            found = await self._find(channel, nonce, part, delivery.created_at - SKEW)
             if found is not None:
                 return found
         sent = await self._post(channel, part, nonce)
@@ -161,13 +176,13 @@ class DiscordChannel:
 
     async def _post(self, channel: str, part: DeliveryPart, nonce: str) -> DiscordSent:
         asked = {**_content(part), "nonce": nonce, "enforce_nonce": True}
-        return await self._client.ask("POST", MESSAGES, DiscordSent, json=asked, channel_id=channel)
+        return await self._client.ask("POST", MESSAGES, DiscordSent, json=asked, file=part.file, channel_id=channel)
 
     async def _edit(self, channel: str, message: str, part: DeliveryPart) -> None:
         await self._client.ask("PATCH", MESSAGE, object, json=_content(part), channel_id=channel, message_id=message)
 
-    async def _find(self, channel: str, nonce: str, text: str, since: datetime) -> str | None:
-        """The bot's message with the text, sent since then; None if it is not there, or cannot be looked for."""
+    async def _find(self, channel: str, nonce: str, part: DeliveryPart, since: datetime) -> str | None:
+        """The bot's message with the part, sent since then; None if it is not there, or cannot be looked for."""
         me, after = await self._client.open(), str(snowflake_of(since))
         for _ in range(MOST_PAGES):
             try:
@@ -179,7 +194,7 @@ class DiscordChannel:
                 raise
             own = [each for each in page if each.author is not None and each.author.id == me.id]
             for each in sorted(own, key=lambda sent: int(sent.id)):
-                if each.nonce == nonce or (each.nonce is None and each.content.strip() == text.strip()):
+                if each.nonce == nonce or (each.nonce is None and _shows(each, part)):
                     return each.id
             if len(page) < PAGE:
                 return None
@@ -218,6 +233,14 @@ class DiscordChannel:
 def nonce_of(delivery: str, part: int) -> str:
     """By which Discord recognises a part that is sent again."""
     return sha256(f"{delivery}.{part}".encode()).hexdigest()[:24]
+
+
+def _shows(sent: DiscordSent, part: DeliveryPart) -> bool:
+    file = part.file
+    if file is None:
+        return sent.content.strip() == drawn(part).strip() and not sent.attachments
+    found = [each for each in sent.attachments if file.name.startswith(each.title or each.filename)]
+    return any(each.size == len(file.data) for each in found)
 
 
 def _content(part: DeliveryPart) -> dict[str, object]:

@@ -4,7 +4,7 @@ import asyncio
 import logging
 from collections.abc import Mapping
 from datetime import timedelta
-from json import loads
+from json import dumps, loads
 from typing import Any, Final, TypeVar
 from urllib.parse import urlsplit
 from urllib.request import getproxies
@@ -20,6 +20,7 @@ from antiphon.channels.discord.rooms import DiscordRooms
 from antiphon.channels.discord.settings import API, FILE_HOSTS, UNREACHABLE, WRONG_TOKEN, DiscordSettings
 from antiphon.channels.files import PIECE, read_at_most
 from antiphon.channels.json_facts import all_whole
+from antiphon.domain.attachments import Attachment
 from antiphon.domain.delivery import BUSY, GONE, THREAD_GONE, DeliveryFailed
 
 REQUEST_SECONDS: Final = 40.0
@@ -40,9 +41,10 @@ MESSAGE: Final = f"{MESSAGES}/{{message_id}}"
 UNKNOWN_CHANNEL: Final = 10003
 UNKNOWN_MESSAGE: Final = 10008
 THREAD_EXISTS: Final = 160004
+LACKS_RIGHTS: Final = 50013
 _NO_THREAD: Final = (50083, 160005)
 """The thread is archived and cannot be opened again, or is locked."""
-_GONE: Final = (UNKNOWN_CHANNEL, 10004, 10013, 50001, 50007, 50013, 50033, 50278)
+_GONE: Final = (UNKNOWN_CHANNEL, 10004, 10013, 50001, 50007, LACKS_RIGHTS, 50033, 50278)
 """The channel, server or person is unknown, or the bot has no access or permission there."""
 
 Answer = TypeVar("Answer")
@@ -169,14 +171,18 @@ class DiscordClient:
         *,
         json: Mapping[str, object] | None = None,
         params: Mapping[str, object] | None = None,
+        file: Attachment | None = None,
         **names: str,
     ) -> Answer:
-        """The answer. Raises `FAILURES`."""
+        """The answer; a file goes with `json`. Raises `FAILURES`."""
         await self.open()
         assert self._http is not None
         given: dict[str, Any] = {} if json is None else {"json": json}
         if params is not None:
             given["params"] = params
+        if file is not None:
+            words = {"name": "payload_json", "value": dumps(given.pop("json"))}
+            given["form"] = [words, {"name": "files[0]", "value": file.data, "filename": file.name}]
         return read(await self._within(self._http.request(Route(method, path, **names), **given)), kind)
 
     async def _within(self, request: Any) -> object:
@@ -239,7 +245,7 @@ def is_wrong_token(error: Exception) -> bool:
     return isinstance(error, LoginFailure) or (isinstance(error, HTTPException) and error.status == 401)
 
 
-def failure_of(error: Exception, *, in_thread: bool = False) -> DeliveryFailed:
+def failure_of(error: Exception, *, in_thread: bool = False, is_file: bool = False) -> DeliveryFailed:
     """What the error means for a text that was to be sent. The message holds no token and no text of anybody."""
     if is_wrong_token(error):
         return DeliveryFailed(WRONG_TOKEN, code="channel_failed")
@@ -248,6 +254,9 @@ def failure_of(error: Exception, *, in_thread: bool = False) -> DeliveryFailed:
             return DeliveryFailed("Discord asks to wait.", code=BUSY, retry_after=wished_pause(error))
         case HTTPException(code=code) if in_thread and code in (UNKNOWN_CHANNEL, *_NO_THREAD):
             return DeliveryFailed("The thread takes no texts.", code=THREAD_GONE, is_permanent=True)
+        case HTTPException(code=code) if is_file and code == LACKS_RIGHTS:
+            said = "Discord refuses the file: give the bot the permission Attach Files there."
+            return DeliveryFailed(said, code="channel_refused", is_permanent=True)
         case HTTPException(code=code) if code in _GONE:
             said = f"Discord refuses: the bot has no access there, or may not write to the person ({code})."
             return DeliveryFailed(said, code=GONE, is_permanent=True)

@@ -27,7 +27,7 @@ class DiscordKind(PlatformKind[DiscordSection, tuple[DiscordSettings, ...]]):
     rooms = "channel"
     about = "Bots of Discord, through which people talk to agents; none unless set."
     chats = ChatForm(group_type=ChatType.CHANNEL, is_invited=False, chat_id_name="discord_channel_id")
-    abilities = frozenset(Ability) - {Ability.FIRSTS, Ability.FILES}
+    abilities = frozenset(Ability) - {Ability.FIRSTS}
 
     def read(self, given: Given[DiscordSection]) -> tuple[DiscordSettings, ...]:
         """Raises `Invalid` without a usable token, and for a token that two bots have."""
