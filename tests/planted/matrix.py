@@ -17,6 +17,20 @@ BUGS = (
         f"{DIRECTORY}/test_encryption.py::test_files_of_an_encrypted_room_come_into_the_workspace",
     ),
     Bug(
+        "a file lies open on the server of an encrypted room",
+        "channels/matrix/client.py",
+        "data, key = (data, None) if await self._sealed(room) is None else encrypt_attachment(data)",
+        "data, key = (data, None) if await self._sealed(room) else encrypt_attachment(data)",
+        f"{DIRECTORY}/test_encryption.py::test_a_file_of_the_agent_is_encrypted_where_its_room_is",
+    ),
+    Bug(
+        "a file is taken for the beginning of a reply, and changed",
+        "channels/matrix/channel.py",
+        "and delivery.run_id is not None and file is None:",
+        "and delivery.run_id is not None:",
+        f"{DIRECTORY}/test_encryption.py::test_a_file_of_the_agent_is_encrypted_where_its_room_is",
+    ),
+    Bug(
         "a thread is begun in the room of the newest message",
         "channels/matrix/channel.py",
         "if event and room == asked:",

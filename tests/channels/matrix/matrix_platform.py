@@ -65,7 +65,8 @@ class MatrixPlatform:
         return await (await self.person(person)).texts(await self.room(person), self.bot.id, root)
 
     async def received(self, person: str) -> Sequence[tuple[str, bytes]]:
-        return []
+        user, room = await self.person(person), await self.room(person)
+        return await user.files(room, self.bot.id)
 
     async def glimpsed(self, person: str) -> Sequence[str]:
         events = await (await self.person(person)).events(await self.room(person))

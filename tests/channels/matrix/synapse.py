@@ -222,7 +222,17 @@ class User:
         return [*shown.values()]
 
     async def texts(self, room: str, author: str, thread: str | None = None) -> list[str]:
-        return [each["content"]["body"] for each in await self.messages(room, author) if thread_of(each) == thread]
+        found = [each for each in await self.messages(room, author) if "url" not in each["content"]]
+        return [each["content"]["body"] for each in found if thread_of(each) == thread]
+
+    async def files(self, room: str, author: str) -> list[tuple[str, bytes]]:
+        """The names and the bytes of the author's files."""
+        found = [each["content"] for each in await self.messages(room, author) if "url" in each["content"]]
+        return [(each["body"], await self.download(each["url"])) for each in found]
+
+    async def download(self, address: str) -> bytes:
+        path = f"/_matrix/client/v1/media/download/{address.removeprefix('mxc://')}"
+        return (await self._client.get(path, params=self._query)).raise_for_status().content
 
     async def aclose(self) -> None:
         await self._client.aclose()

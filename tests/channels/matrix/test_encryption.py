@@ -3,16 +3,23 @@
 import shutil
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import cast
 
 import anyio
 import pytest
-from nio import AsyncClient, AsyncClientConfig, Event, MegolmEvent, RoomMessageText, SyncResponse
-from nio.crypto import encrypt_attachment
+from nio import AsyncClient, AsyncClientConfig, Event, MegolmEvent, RoomEncryptedMedia, RoomMessageText, SyncResponse
+from nio.crypto import decrypt_attachment, encrypt_attachment
 
 from antiphon.channels.matrix.events import NO_KEY
 from antiphon.channels.matrix.settings import OTHER_HOME
+from antiphon.domain.attachments import Attachment
+from antiphon.domain.channel_form import DeliveryPart
+from antiphon.domain.classification import PUBLIC
+from antiphon.domain.delivery import Delivery, DeliveryStatus
+from antiphon.domain.ids import RunId
+from antiphon.domain.session import DeliveryContext
 from tests.channels.matrix.conftest import Opened
 from tests.channels.matrix.matrix_platform import MatrixPlatform
 from tests.channels.matrix.synapse import Json, User
@@ -35,6 +42,7 @@ class Sealed:
         self.client = AsyncClient(url, user.id, store_path=str(store), config=config)
         self.client.restore_login(user.id, user.device, user.token)
         self.read: list[str] = []
+        self.files: list[RoomEncryptedMedia] = []
         self.unread = 0
 
     async def look(self) -> None:
@@ -45,6 +53,8 @@ class Sealed:
                 if isinstance(event, RoomMessageText) and event.sender != self.client.user_id:
                     content = event.source["content"]
                     self.read.append(content.get("m.new_content", content)["body"].strip())
+                if isinstance(event, RoomEncryptedMedia) and event.sender != self.client.user_id:
+                    self.files.append(event)
                 self.unread += isinstance(event, MegolmEvent)
         if self.client.should_upload_keys:
             await self.client.keys_upload()
@@ -115,6 +125,39 @@ async def test_files_of_an_encrypted_room_come_into_the_workspace(
                 await anyio.sleep(0.05)
         files = [each for each in served.app.home.rglob("*") if each.is_file() and each.name.endswith(".txt")]
         assert [each.read_bytes() for each in files] == [plan], "only the one that is as it was sent"
+
+
+@requirement("channels:1")
+async def test_a_file_of_the_agent_is_encrypted_where_its_room_is(
+    opened: Opened, platform: MatrixPlatform, tmp_path: Path
+) -> None:
+    """Sent again, it is the same event; the server sees neither its bytes nor its name."""
+    async with opened() as served, sealed(platform, "ann", tmp_path / "ann") as ann:
+        room = await new_room(platform, ann)
+        await ann.say(room, "psst")
+        await ann.until_read("echo: psst")
+        sender, plan = next(iter(served.app.channels.senders.values())), b"\x89PNG a plan for Ann"
+        now = datetime.now(UTC)
+        place = DeliveryContext(channel="matrix", account_id="default", to=room)
+        delivery = Delivery(
+            id="dlv_file", session=None, session_key=None, session_id=None, run_id=RunId("run_1"), place=place, text="",
+            made_of=PUBLIC, status=DeliveryStatus.CLAIMED, due_at=now, created_at=now,
+        )  # fmt: skip
+        part = DeliveryPart(index=0, text="", file=Attachment(name="plan.png", data=plan, sha256=""))
+        first = await sender.send(delivery, part)
+        assert await sender.send(delivery, part) == first
+        with anyio.fail_after(60):
+            while not ann.files:
+                await ann.look()
+        (file,) = ann.files
+        assert "" not in ann.read, "nothing was changed after it"
+        assert (file.body, file.mimetype, file.source["content"]["msgtype"]) == ("plan.png", "image/png", "m.image")
+        user = await platform.person("ann")
+        hidden = await user.download(file.url)
+        assert plan not in hidden
+        assert decrypt_attachment(hidden, file.key["k"], file.hashes["sha256"], file.iv) == plan
+        events = await user.events(room)
+        assert not [each for each in events if each["type"] == "m.room.message"] and "plan.png" not in str(events)
 
 
 @requirement("channels:1")

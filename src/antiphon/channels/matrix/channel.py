@@ -1,6 +1,7 @@
 """Sends texts to Matrix. Contract: channels 1."""
 
 from hashlib import sha256
+from mimetypes import guess_type
 from uuid import uuid4
 
 from msgspec.structs import replace
@@ -12,12 +13,15 @@ from antiphon.channels.matrix.client import NO_KEYS, RELATIONS_API, MatrixClient
 from antiphon.channels.matrix.events import message_id, split_id
 from antiphon.channels.matrix.rooms import Rooms
 from antiphon.channels.matrix.settings import LONGEST_TEXT, NAME, USER_ID, MatrixSettings
+from antiphon.domain.attachments import Attachment
 from antiphon.domain.channel_form import ChannelForm, DeliveryPart, Streaming
 from antiphon.domain.delivery import BUSY, GONE, Delivery, DeliveryFailed
 from antiphon.domain.session import DeliveryContext
 
-FORM = ChannelForm(longest=LONGEST_TEXT, streaming=Streaming.EDIT)
+FORM = ChannelForm(longest=LONGEST_TEXT, streaming=Streaming.EDIT, files=50 * 1024 * 1024)
+"""Files as large as homeservers usually take; one that takes less refuses them."""
 TYPING = {"typing": True, "timeout": 5_000}
+PICTURES = ("image/png", "image/jpeg", "image/gif", "image/webp")
 LONGEST_PREVIEW = 200
 """Characters of a changed text for programs that show no changes."""
 
@@ -48,11 +52,12 @@ class MatrixChannel:
                     raise DeliveryFailed("The message was deleted.", code="channel_refused", is_permanent=True)
                 await self._change(room, event, part)
                 return part.replaces
-            room, content, transaction = await self._room(place), _content(part), f"{delivery.id}.{part.index}"
+            room, transaction, file = await self._room(place), f"{delivery.id}.{part.index}", part.file
+            content = _content(part) if file is None else await self._uploaded(room, file)
             if place.thread_id is not None:
                 content["m.relates_to"] = _in_thread(place.thread_id)
             event = await self._client.send_event(room, content, transaction)
-            if is_final and part.index == 0 and delivery.run_id is not None:
+            if is_final and part.index == 0 and delivery.run_id is not None and file is None:
                 # It may be the reply's beginning, whose answer was lost.
                 said = await self._words_of(room, event)
                 if said is None:
@@ -62,6 +67,13 @@ class MatrixChannel:
             return message_id(room, event)
         except MatrixError as error:
             raise failure_of(error) from error
+
+    async def _uploaded(self, room: str, file: Attachment) -> Json:
+        """What the event with the file says. What was uploaded and is named by no event, after a kill, stays there."""
+        mime = file.mime_type or guess_type(file.name)[0] or "application/octet-stream"
+        info = {"size": len(file.data), "mimetype": mime}
+        said = {"msgtype": "m.image" if mime in PICTURES else "m.file", "body": file.name, "info": info}
+        return {**said, "m.mentions": {}, **await self._client.upload(room, file.data)}
 
     async def _words_of(self, room: str, event: str) -> str | None:
         """What the event said first; None for one that was deleted."""

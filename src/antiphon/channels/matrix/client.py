@@ -13,6 +13,7 @@ from uuid import uuid4
 import aiohttp
 from nio import AsyncClient, AsyncClientConfig, EncryptionError, Event, MatrixRoom, MegolmEvent, RoomSendResponse
 from nio.client.base_client import ENCRYPTION_ENABLED
+from nio.crypto import encrypt_attachment
 from nio.responses import SyncResponse
 
 from antiphon.channels.files import PIECE, read_at_most
@@ -25,6 +26,8 @@ logger = logging.getLogger(__name__)
 BASE: Final = "/_matrix/"
 API: Final = "/_matrix/client/v3"
 RELATIONS_API: Final = "/_matrix/client/v1"
+UPLOAD: Final = "/_matrix/media/v3/upload"
+UPLOAD_SECONDS: Final = 45.0
 REQUEST_SECONDS: Final = 20.0
 POLL_SECONDS: Final = 25
 CONNECT_SECONDS: Final = 15
@@ -119,7 +122,7 @@ class MatrixClient:
         self,
         method: str,
         path: str,
-        body: Json | None = None,
+        body: Json | bytes | None = None,
         *,
         seconds: float = REQUEST_SECONDS,
         is_signed: bool = True,
@@ -127,7 +130,9 @@ class MatrixClient:
     ) -> Json:
         """The answer. Raises `MatrixError`."""
         address = f"{'' if path.startswith(BASE) else API}{path}{'?' + urlencode(query) if query else ''}"
-        data, headers = None if body is None else json.dumps(body), await self._headers(is_signed=is_signed)
+        data, headers = json.dumps(body) if isinstance(body, dict) else body, await self._headers(is_signed=is_signed)
+        if isinstance(body, bytes):
+            headers["Content-Type"] = "application/octet-stream"
         try:
             async with asyncio.timeout(seconds):
                 answer = await self._nio.send(method, address, data, headers, None, 0)
@@ -225,12 +230,10 @@ class MatrixClient:
 
         In an encrypted room only the process that listens may: two would spoil the keys.
         """
-        known = self._nio.rooms.get(room) if self.is_listening else None
-        if not (await self._is_encrypted(room) if known is None else known.encrypted):
+        known = await self._sealed(room)
+        if known is None:
             sent = await self.ask("PUT", f"{of(room)}/send/m.room.message/{quoted(transaction)}", content)
             return sent["event_id"]
-        if known is None:
-            raise MatrixError(NO_KEYS)
         try:
             async with self._encrypting, asyncio.timeout(REQUEST_SECONDS):
                 await self._share_keys(known)
@@ -264,8 +267,20 @@ class MatrixClient:
             nio.invalidate_outbound_session(room.room_id)
             raise MatrixError(NO_ANSWER)
 
-    async def _is_encrypted(self, room: str) -> bool:
-        return bool(await self.find_kept(f"{of(room)}/state/m.room.encryption/"))
+    async def upload(self, room: str, data: bytes) -> Json:
+        """Where the file is, as an event of the room says; with its key if the room is encrypted. Raises as `ask`."""
+        data, key = (data, None) if await self._sealed(room) is None else encrypt_attachment(data)
+        address = (await self.ask("POST", UPLOAD, data, seconds=UPLOAD_SECONDS))["content_uri"]
+        return {"url": address} if key is None else {"file": {**key, "url": address}}
+
+    async def _sealed(self, room: str) -> MatrixRoom | None:
+        """The room if it is encrypted, else None. Raises `MatrixError` if another process has its keys."""
+        known = self._nio.rooms.get(room) if self.is_listening else None
+        if known is not None:
+            return known if known.encrypted else None
+        if await self.find_kept(f"{of(room)}/state/m.room.encryption/"):
+            raise MatrixError(NO_KEYS)
+        return None
 
     async def find_kept(self, path: str) -> Json:
         """What the server keeps there; nothing if it keeps nothing. Raises `MatrixError`."""

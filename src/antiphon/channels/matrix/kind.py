@@ -24,7 +24,7 @@ class MatrixKind(PlatformKind[MatrixSection, tuple[MatrixSettings, ...]]):
     bot, rooms, remedies = "the account", "room", REMEDIES
     about = "Accounts of Matrix, through which people talk to agents; none unless set."
     required = ("homeserver", "user")
-    abilities = frozenset(Ability) - {Ability.BUTTONS, Ability.FILES}
+    abilities = frozenset(Ability) - {Ability.BUTTONS}
 
     def further(self, section: MatrixSection) -> Iterator[FurtherAccount]:
         """A channel for each bridge."""
