@@ -76,7 +76,7 @@ LINES = {
 }
 """How many lines the adapter to each platform should have."""
 MOST_OF_ALL = 5_500
-LINES_NOW = {"deltachat": 810, "discord": 1_750, "email": 1_280, "matrix": 1_330, "slack": 1_880}
+LINES_NOW = {"deltachat": 810, "discord": 1_710, "email": 1_280, "matrix": 1_330, "slack": 1_900}
 """Those that are not there yet, which grow no more."""
 
 
