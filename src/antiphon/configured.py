@@ -227,11 +227,13 @@ def _provider_key(name: str, section: ProviderSection) -> ProviderKey | None:
     if not key:
         return None
     known = HARNESS_PROVIDERS.get(name, HARNESS_PROVIDERS["openai"])
-    return replace(known, variable=key_variable(name), key=key, address=str(section.base_url or known.address))
+    address = str(section.base_url or known.address)
+    return replace(known, name=name, variable=key_variable(name), key=key, address=address)
 
 
 HARNESS_PROVIDERS: Mapping[str, ProviderKey] = {
     "anthropic": ProviderKey(
+        name="anthropic",
         variable="ANTHROPIC_API_KEY",
         key="",
         address="https://api.anthropic.com",
@@ -239,6 +241,7 @@ HARNESS_PROVIDERS: Mapping[str, ProviderKey] = {
         header="x-api-key",
     ),
     "openai": ProviderKey(
+        name="openai",
         variable="OPENAI_API_KEY",
         key="",
         address="https://api.openai.com/v1",
@@ -246,6 +249,7 @@ HARNESS_PROVIDERS: Mapping[str, ProviderKey] = {
         header="authorization",
     ),
     "gemini": ProviderKey(
+        name="gemini",
         variable="GEMINI_API_KEY",
         key="",
         address="https://generativelanguage.googleapis.com",

@@ -1,4 +1,4 @@
-"""A model of no wits on loopback, in the dialects of Anthropic, OpenAI (Responses) and Gemini.
+"""A model of no wits on loopback, in the dialects of Anthropic, OpenAI (Responses, chat completions) and Gemini.
 
 It obeys the lines of the newest prompt that holds any, one line a request: `!call <tool> <json>`, `!say <text>`, and
 `!stall`, which never answers. Its arguments are the files for its port and for the requests that it gets.
@@ -71,6 +71,8 @@ class Handler(BaseHTTPRequestHandler):
             self.answer_messages(body)
         elif path.endswith("/responses"):
             self.answer_responses(body)
+        elif path.endswith("/chat/completions"):
+            self.answer_chat(body)
         elif "enerateContent" in path:
             self.answer_contents(body, is_stream="stream" in path)
         else:
@@ -135,6 +137,24 @@ class Handler(BaseHTTPRequestHandler):
         events.append({"type": "response.output_item.done", "output_index": 0, "item": item})
         whole = {**response, "status": "completed", "output": [item], "usage": usage}
         self.stream(*events, {"type": "response.completed", "response": whole})
+
+    def answer_chat(self, body: Item) -> None:
+        turns = [text_of(each["content"]) for each in body.get("messages", []) if each["role"] == "user"]
+        base: Item = {"id": f"chatcmpl-{next(IDS)}", "created": 1, "model": body.get("model")}
+        words: Item = {"role": "assistant", "content": self.step([*turns])[1]}
+        usage = {"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 15}
+        if not body.get("stream"):
+            choice: Item = {"index": 0, "message": words, "finish_reason": "stop"}
+            return self.send({**base, "object": "chat.completion", "choices": [choice], "usage": usage})
+        chunk = {**base, "object": "chat.completion.chunk", "usage": None}
+        ends: Item = {"index": 0, "delta": Item(), "finish_reason": "stop"}
+        events: list[Item] = [
+            {**chunk, "choices": [{"index": 0, "delta": words, "finish_reason": None}]},
+            {**chunk, "choices": [ends]},
+        ]
+        if body.get("stream_options", {}).get("include_usage"):
+            events.append({**chunk, "choices": list[Item](), "usage": usage})
+        return self.stream(*events)
 
     def answer_contents(self, body: Item, *, is_stream: bool) -> None:
         turns: list[str | None] = []

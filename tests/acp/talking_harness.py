@@ -246,9 +246,12 @@ class Agent:
             self.say(" reached ")
 
     def do_fetch(self, rest: str) -> None:
-        """Asks the provider at its address, with the key that is in the environment."""
+        """Asks the provider at its address, with the key of the environment: a path, and maybe a body."""
+        path, _, body = rest.partition(" ")
         headers = {"x-api-key": os.environ["ANTHROPIC_API_KEY"], "x-other": "kept"}
-        request = urllib.request.Request(os.environ["ANTHROPIC_BASE_URL"] + rest, b'{"a": 1}', headers)
+        request = urllib.request.Request(
+            os.environ["ANTHROPIC_BASE_URL"] + path, (body or '{"a": 1}').encode(), headers
+        )
         try:
             with urllib.request.urlopen(request, timeout=20) as response:
                 self.say(response.read().decode())

@@ -4,9 +4,38 @@ from tests.planted.bug import Bug
 
 RUNS = "acp/test_harness_runs.py::"
 WALLS = "acp/test_walls.py::"
+USAGE = "acp/test_provider_usage.py::"
 SETTINGS = "acp/test_settings_of_harnesses.py::"
 
 BUGS = (
+    Bug(
+        "a harness says what it used although its provider does",
+        "acp/provider_proxy.py",
+        "                        reader.feed(piece)\n",
+        "",
+        f"{USAGE}test_what_the_provider_counts_counts_instead_of_the_words_of_the_harness[sqlite-streamed messages]",
+    ),
+    Bug(
+        "what the provider counts and what the harness says count both",
+        "acp/recorder.py",
+        "        if self.is_counted:\n            return NO_USAGE\n",
+        "",
+        f"{USAGE}test_what_the_provider_counts_counts_instead_of_the_words_of_the_harness[sqlite-messages]",
+    ),
+    Bug(
+        "a harness goes on past a limit that its provider counts",
+        "acp/harness_run.py",
+        "        return reached and await self._cut_off(reached.outcome.code, reached.outcome.error)\n",
+        "        return None if reached else reached\n",
+        f"{USAGE}test_a_limit_ends_the_turn_in_which_the_provider_counts_it_reached[sqlite-limits0-limit_tokens-45]",
+    ),
+    Bug(
+        "the last event of an answer is read twice",
+        "acp/provider_usage.py",
+        "        before, cost = self._noted,",
+        "        before, cost = NO_USAGE,",
+        f"{USAGE}test_the_usage_of_an_answer_is_read_however_it_comes[messages]",
+    ),
     Bug(
         "a stored answer counts again and again",
         "engine/runs/foreign_turns.py",

@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from antiphon.acp.errors import HarnessCode, HarnessError
 from antiphon.acp.harness import McpServer
-from antiphon.acp.live_turn import LiveTurn, LiveTurns, ToolRequest, TurnOver
+from antiphon.acp.live_turn import Counted, LiveTurn, LiveTurns, ToolRequest, TurnOver
 from antiphon.acp.permissions import PermissionRequest, PermissionVerdict
 from antiphon.acp.prompts import ASKED_AGAIN, GO_ON, decided_words, new_words, results_words, whole_log
 from antiphon.acp.recorder import usage_from
@@ -181,9 +181,13 @@ class HarnessRun:
         if isinstance(daily, Capped):
             return failed(daily.code, daily.error)
         self._room = daily
-        if limits.tokens is None:
+        if limits.tokens is None and limits.usd is None:
             return None
         used = await context.used()
+        if limits.usd is not None and (used.cost_microusd or 0) >= limits.usd * 1_000_000:
+            return failed("limit_cost", f"The run reached its cost limit: {limits.usd} USD.")
+        if limits.tokens is None:
+            return None
         if used.total_tokens >= limits.tokens:
             return failed("limit_tokens", f"The run used {used.total_tokens} tokens, which is its limit or more.")
         own = Room(
@@ -333,6 +337,8 @@ class HarnessRun:
                 return await self._asked(item)
             case ToolRequest():
                 return await self._called(item)
+            case Counted():
+                return await self._counted()
             case TurnOver():
                 return await self._over(item)
             case HarnessError():
@@ -360,14 +366,25 @@ class HarnessRun:
     async def _within_room(self) -> RunEnding | None:
         """The end of a turn that uses more than is left."""
         recorder, room = self._turn.recorder, self._room
-        if recorder.tokens + recorder.estimated <= room.tokens:
+        if recorder.is_counted or recorder.tokens + recorder.estimated <= room.tokens:
             return None
+        return await self._cut_off(room.code, room.error)
+
+    async def _counted(self) -> RunEnding | None:
+        """Records what the provider counted; the end of a turn that has reached a limit with it. Contract: runs 6."""
+        if not await self._turn.recorder.note_counted(self._context):
+            return None
+        reached = await self._find_room()
+        return reached and await self._cut_off(reached.outcome.code, reached.outcome.error)
+
+    async def _cut_off(self, code: str | None, error: str | None) -> RunEnding:
+        """Ends a turn at a limit, with what it has said."""
+        recorder = self._turn.recorder
         await self._turn.call_off()
+        await recorder.note_counted(self._context)
         message = recorder.message(self._context, cut=Cut.LENGTH, partial=True)
         return RunEnding(
-            outcome=Outcome(
-                status=RunStatus.ERROR, reply=message.text, error=room.error, code=room.code, cut=Cut.LENGTH
-            ),
+            outcome=Outcome(status=RunStatus.ERROR, reply=message.text, error=error, code=code, cut=Cut.LENGTH),
             message=message,
         )
 
@@ -465,6 +482,7 @@ class HarnessRun:
     async def _over(self, over: TurnOver) -> RunEnding | None:
         """The end of the run with the turn's last words, unless a message joined it or nothing was said at all."""
         context, recorder = self._context, self._turn.recorder
+        await recorder.note_counted(context)
         await recorder.store_open(context)
         usage = recorder.whole_usage(usage_from(over.usage))
         cut = _CUTS.get(over.stop_reason)
@@ -507,6 +525,7 @@ class HarnessRun:
         message = None
         if self._live is not None:
             recorder = self._live.recorder
+            await recorder.note_counted(context)
             await recorder.store_open(context)
             if recorder.text:
                 message = recorder.message(context, cut=Cut.STREAM, partial=True)

@@ -17,6 +17,7 @@ from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStre
 from antiphon.acp.errors import HarnessCode, HarnessError
 from antiphon.acp.harness import Harness, open_harness
 from antiphon.acp.permissions import PermissionRequest
+from antiphon.acp.provider_usage import ProviderUsage
 from antiphon.acp.recorder import Recorder
 from antiphon.acp.run_tools import Offer
 from antiphon.acp.turn import HarnessTurn
@@ -69,7 +70,12 @@ class TurnOver:
     usage: TurnUsage | None
 
 
-Item: TypeAlias = Update | PermissionRequest | ToolRequest | TurnOver | HarnessError
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """The provider has counted something, which the recorder has."""
+
+
+Item: TypeAlias = Counted | Update | PermissionRequest | ToolRequest | TurnOver | HarnessError
 
 
 class LiveTurn:
@@ -119,6 +125,14 @@ class LiveTurn:
             await self._send.send(over)
         except HarnessError as error:
             await self._send.send(self.explained(error))
+
+    def count(self, usage: ProviderUsage) -> None:
+        """What the provider counts is the harness's usage from now on, in place of its own words."""
+        self.recorder.provider, usage.tell = usage, self._tell
+
+    def _tell(self) -> None:
+        with suppress(anyio.WouldBlock):  # much waits to be read, and the end of the turn asks the recorder
+            self._send.send_nowait(Counted())
 
     def explained(self, error: HarnessError) -> HarnessError:
         """The error with what its walls say of it: a harness that they ended has only ended for its own side."""
@@ -205,6 +219,8 @@ class LiveTurns:
                 open_harness(live.walls.command) as live.harness,
                 anyio.create_task_group() as live.tasks,
             ):
+                if live.walls.usage is not None:
+                    live.count(live.walls.usage)
                 live.opened.set()
                 await live.closing.wait()
                 live.tasks.cancel_scope.cancel()

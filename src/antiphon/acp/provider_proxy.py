@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 import h11
 
 from antiphon.acp.loopback_http import LoopbackHttp, StatusAlone
+from antiphon.acp.provider_usage import ProviderUsage
 from antiphon.acp.settings import ProviderKey
 
 if TYPE_CHECKING:
@@ -47,10 +48,11 @@ _LOOKING: Final = re.compile(rf"/?|{_VERSION}/models(?:/[\w.-]+)?")
 
 
 class ProviderProxy:
-    """Passes requests on to the provider's own address, whatever address they name."""
+    """Passes requests on to the provider's own address, whatever address they name, and counts what answers used."""
 
-    def __init__(self, provider: ProviderKey) -> None:
+    def __init__(self, provider: ProviderKey, usage: ProviderUsage) -> None:
         self._provider = provider
+        self._usage = usage
         self._client: httpx2.AsyncClient | None = None
 
     async def answer(self, connection: LoopbackHttp) -> None:
@@ -76,8 +78,13 @@ class ProviderProxy:
                 returned = [(n.lower(), v) for n, v in found.headers.raw if n.lower() not in _NOT_RETURNED]
                 begun = True
                 await connection.begin_answer(found.status_code, returned)
-                async for piece in found.aiter_bytes():
-                    await connection.piece(piece)
+                reader = self._usage.reader(url.partition("?")[0])
+                try:
+                    async for piece in found.aiter_bytes():
+                        reader.feed(piece)
+                        await connection.piece(piece)
+                finally:
+                    reader.end()
                 await connection.end_answer()
         except httpx2.HTTPError as error:
             if begun:

@@ -7,12 +7,16 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from msgspec.structs import replace
+
+from antiphon.acp.provider_usage import ProviderUsage
 from antiphon.acp.requests import name_of_kind
 from antiphon.acp.updates import CalledTool, Planned, TurnUsage, Unknown
 from antiphon.agents.text import bounded_text, whole_text
 from antiphon.domain.decided import DecidedEntry
 from antiphon.domain.event import EventType, NewEvent
 from antiphon.domain.message import (
+    NO_USAGE,
     OF_HARNESS,
     AssistantMessage,
     Cut,
@@ -46,10 +50,14 @@ class Recorder:
     """The newest entry of the log that the harness was prompted with."""
     asked_characters: int = 0
     """Of the prompts that no usage was noted for."""
+    provider: ProviderUsage | None = None
+    """What the provider counts, where its answers pass through here."""
     estimated: int = 0
     """Tokens that were noted as an estimate, because the turn is not over."""
     has_spoken: bool = False
     """Whether a step with words is stored."""
+    _has_counted: bool = False
+    """Whether the provider has counted something of this turn."""
     _text: list[str] = field(default_factory=list[str])
     _thoughts: list[str] = field(default_factory=list[str])
     _calls: dict[str, CalledTool] = field(default_factory=dict[str, CalledTool])
@@ -58,6 +66,25 @@ class Recorder:
         """The harness is prompted."""
         self.saw = max(self.saw, saw)
         self.asked_characters += len(prompt)
+        self._has_counted = False
+
+    @property
+    def is_counted(self) -> bool:
+        """Whether the provider counts this turn, so that nothing is estimated and no words of the harness count."""
+        return self._has_counted or (self.provider is not None and self.provider.has_counted)
+
+    async def note_counted(self, context: RunContext) -> bool:
+        """Records what the provider has counted since the last time; whether there was anything."""
+        counted = () if self.provider is None else self.provider.take()
+        if not counted:
+            return False
+        self._has_counted = True
+        events = [
+            replace(_event(context, EventType.USAGE_REPORTED, {"model": model}), usage=self._less_estimated(used))
+            for model, used in counted
+        ]
+        await context.record(events)
+        return True
 
     @property
     def text(self) -> str:
@@ -143,7 +170,7 @@ class Recorder:
         content += [_part(call) for call in calls]
         content += [] if own_call is None else [own_call]
         if usage is None:
-            usage = self._estimate()
+            usage = NO_USAGE if self.is_counted else self._estimate()
             self.estimated += usage.total_tokens
         self._text, self._thoughts, self.asked_characters = [], [], 0
         return AssistantMessage(
@@ -159,17 +186,26 @@ class Recorder:
         )
 
     def whole_usage(self, counted: Usage | None) -> Usage:
-        """The usage that the last step of a turn notes: what the harness counted without what was estimated before."""
+        """The usage that the last step of a turn notes: what the harness counted without what was estimated before.
+
+        Nothing if the provider counts, which is recorded by itself.
+        """
+        if self.is_counted:
+            return NO_USAGE
         if counted is None or not counted.total_tokens:
             return self._estimate()
-        before, self.estimated = self.estimated, 0
-        less = min(before, counted.input_tokens)
+        return self._less_estimated(counted)
+
+    def _less_estimated(self, counted: Usage) -> Usage:
+        read = min(self.estimated, counted.input_tokens)
+        written = min(self.estimated - read, counted.output_tokens)
+        self.estimated -= read + written
         return Usage(
-            input_tokens=counted.input_tokens - less,
-            output_tokens=max(counted.output_tokens - (before - less), 0),
-            cached_tokens=min(counted.cached_tokens, counted.input_tokens - less),
+            input_tokens=counted.input_tokens - read,
+            output_tokens=counted.output_tokens - written,
+            cached_tokens=min(counted.cached_tokens, counted.input_tokens - read),
             cost_microusd=counted.cost_microusd,
-            steps=1,
+            steps=counted.steps,
         )
 
     def _estimate(self) -> Usage:

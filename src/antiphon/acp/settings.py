@@ -10,6 +10,8 @@ from antiphon.domain.ids import AgentId
 class ProviderKey(Struct, frozen=True, kw_only=True):
     """The key of a harness's provider, and the address that it is for."""
 
+    name: str
+    """Of the provider, in the settings."""
     variable: str
     """The variable in which the harness looks for it."""
     key: str

@@ -29,8 +29,10 @@ from antiphon.acp.kept_home import open_fresh_home
 from antiphon.acp.loopback_http import serve_loopback
 from antiphon.acp.process import HarnessCommand
 from antiphon.acp.provider_proxy import ProviderProxy
+from antiphon.acp.provider_usage import ProviderUsage
 from antiphon.acp.run_tools import HOST, RunTools
 from antiphon.acp.settings import HarnessSetting
+from antiphon.agents.providers.prices import load_prices
 from antiphon.domain.errors import AntiphonError
 from antiphon.domain.sandbox import SandboxLimits
 from antiphon.engine.sessions.workspaces import Workspace
@@ -92,6 +94,8 @@ class Walls:
 
     def __init__(self, command: HarnessCommand) -> None:
         self.command = command
+        self.usage: ProviderUsage | None = None
+        """What its provider counts; None where its requests do not pass through here."""
         self.error: HarnessError | None = None
         """Why it was ended, or could not be begun."""
 
@@ -123,7 +127,10 @@ async def walled(place: WalledPlace, tools: RunTools) -> AsyncGenerator[Walls]:
             pass_fds=(arguments, *descriptors.passed),
         )
         walls = Walls(command)
-        proxy = None if place.setting.provider is None else ProviderProxy(place.setting.provider)
+        proxy = None
+        if (provider := place.setting.provider) is not None:
+            walls.usage = ProviderUsage(provider)
+            proxy = ProviderProxy(provider, walls.usage)
         try:
             async with background_tasks() as tasks:
 
@@ -136,6 +143,7 @@ async def walled(place: WalledPlace, tools: RunTools) -> AsyncGenerator[Walls]:
                         if proxy is None:
                             listeners[0].close()
                         else:
+                            await to_thread.run_sync(load_prices)
                             await tasks.start(serve_loopback, listeners[0], proxy.answer)
                         gate.write(b"\n")
                         await _watch(walls, sandbox, home, place.limits)

@@ -33,7 +33,7 @@ from antiphon.agents.providers.dialects import DIALECTS, ModelAddress, dialect_o
 from antiphon.agents.providers.estimates import estimated_input, estimated_output
 from antiphon.agents.providers.event_lines import BodyKind, EventLines
 from antiphon.agents.providers.failures import ErrorAnswerOfModel, ModelFailure, classify
-from antiphon.agents.providers.prices import find_cost
+from antiphon.agents.providers.prices import find_cost, load_prices
 from antiphon.agents.providers.request_head import OpenLibraryModel, RequestHead, build_head
 from antiphon.agents.text import whole_text
 from antiphon.certificates import known_certificates
@@ -123,7 +123,7 @@ def import_provider(name: str) -> None:
     """Loads the code that the model `provider:model` needs. This takes seconds: call it in a thread, before use."""
     import_module("pydantic_ai.direct")
     import_module(f"pydantic_ai.models.{dialect_of(name.partition(':')[0]).library}")
-    import_module("genai_prices.data")
+    load_prices()
 
 
 class ProviderModel:

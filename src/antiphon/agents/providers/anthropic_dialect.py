@@ -125,16 +125,28 @@ def _piece(role: str, blocks: list[JsonValue]) -> Piece | None:
     return Piece(role, msgspec.json.encode(blocks)[1:-1]) if blocks else None
 
 
-class _AnthropicUsage(Lenient):
+class AnthropicUsage(Lenient):
     input_tokens: int | None = None
     output_tokens: int | None = None
     cache_read_input_tokens: int | None = None
     cache_creation_input_tokens: int | None = None
 
+    def after(self, before: AnswerUsage) -> AnswerUsage:
+        """Later counts replace earlier ones; the last event often repeats only some of them."""
+        read = tokens(self.cache_read_input_tokens, before.cache_read_tokens)
+        written = tokens(self.cache_creation_input_tokens, before.cache_write_tokens)
+        uncached = before.input_tokens - before.cache_read_tokens - before.cache_write_tokens
+        return AnswerUsage(
+            input_tokens=tokens(self.input_tokens, uncached) + read + written,
+            output_tokens=tokens(self.output_tokens, before.output_tokens),
+            cache_read_tokens=read,
+            cache_write_tokens=written,
+        )
 
-class _AnthropicMessage(Lenient):
+
+class AnthropicMessage(Lenient):
     model: str | None = None
-    usage: _AnthropicUsage | None = None
+    usage: AnthropicUsage | None = None
 
 
 class _AnthropicBlock(Lenient):
@@ -164,10 +176,10 @@ class _AnthropicEvent(Lenient):
     stop_reason: str | None = None
     type: str | None = None
     index: int | None = None
-    message: _AnthropicMessage | None = None
+    message: AnthropicMessage | None = None
     content_block: _AnthropicBlock | None = None
     delta: _AnthropicDelta | None = None
-    usage: _AnthropicUsage | None = None
+    usage: AnthropicUsage | None = None
 
 
 class _AnthropicAnswer(GrowingAnswer):
@@ -241,17 +253,6 @@ class _AnthropicAnswer(GrowingAnswer):
                 self._unseen += len(delta.partial_json or "")
         return ""
 
-    def _count(self, usage: _AnthropicUsage | None) -> None:
-        """Later counts replace earlier ones; the last event often repeats only some of them."""
-        if usage is None:
-            return
-        before = self.usage or AnswerUsage()
-        read = tokens(usage.cache_read_input_tokens, before.cache_read_tokens)
-        written = tokens(usage.cache_creation_input_tokens, before.cache_write_tokens)
-        uncached = before.input_tokens - before.cache_read_tokens - before.cache_write_tokens
-        self.usage = AnswerUsage(
-            input_tokens=tokens(usage.input_tokens, uncached) + read + written,
-            output_tokens=tokens(usage.output_tokens, before.output_tokens),
-            cache_read_tokens=read,
-            cache_write_tokens=written,
-        )
+    def _count(self, usage: AnthropicUsage | None) -> None:
+        if usage is not None:
+            self.usage = usage.after(self.usage or AnswerUsage())

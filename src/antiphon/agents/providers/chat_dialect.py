@@ -176,16 +176,25 @@ class _ChatInputDetails(Lenient):
     cached_tokens: int | None = None
 
 
-class _ChatUsage(Lenient):
+class ChatUsage(Lenient):
     prompt_tokens: int | None = None
     completion_tokens: int | None = None
     prompt_tokens_details: _ChatInputDetails | None = None
+
+    def after(self, before: AnswerUsage) -> AnswerUsage:
+        """Later counts replace earlier ones."""
+        details = self.prompt_tokens_details or _ChatInputDetails()
+        return AnswerUsage(
+            input_tokens=tokens(self.prompt_tokens, before.input_tokens),
+            output_tokens=tokens(self.completion_tokens, before.output_tokens),
+            cache_read_tokens=tokens(details.cached_tokens, before.cache_read_tokens),
+        )
 
 
 class _ChatChunk(Lenient):
     model: str | None = None
     choices: list[_ChatChoice] | None = None
-    usage: _ChatUsage | None = None
+    usage: ChatUsage | None = None
     error: JsonValue = None
     object: str | None = None
     detail: JsonValue = None
@@ -208,7 +217,7 @@ class _ChatAnswer(GrowingAnswer):
             raise ErrorEvent(data)
         self.model = chunk.model or self.model
         if chunk.usage is not None:
-            self._count(chunk.usage)
+            self.usage = chunk.usage.after(self.usage or AnswerUsage())
         if not chunk.choices:
             return ""
         choice = chunk.choices[0]
@@ -269,14 +278,6 @@ class _ChatAnswer(GrowingAnswer):
         self._unseen += len(arguments)
         if delta.extra_content:
             call.details = {"extra_content": delta.extra_content}
-
-    def _count(self, usage: _ChatUsage) -> None:
-        before, details = self.usage or AnswerUsage(), usage.prompt_tokens_details or _ChatInputDetails()
-        self.usage = AnswerUsage(
-            input_tokens=tokens(usage.prompt_tokens, before.input_tokens),
-            output_tokens=tokens(usage.completion_tokens, before.output_tokens),
-            cache_read_tokens=tokens(details.cached_tokens, before.cache_read_tokens),
-        )
 
 
 def _is_another(call: GrowingCall, call_id: str | None, name: str | None) -> bool:

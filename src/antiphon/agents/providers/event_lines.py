@@ -28,7 +28,8 @@ class EventLines:
     Fields other than `data` are left out: the providers repeat the event's name inside its data.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, max_event_bytes: int = MAX_EVENT_BYTES) -> None:
+        self._max_event_bytes = max_event_bytes
         self.kind = BodyKind.UNKNOWN
         self._rest = bytearray()
         """The start of a line that has no end yet."""
@@ -46,8 +47,10 @@ class EventLines:
         """
         self._size += len(piece)
         self._all += len(piece)
-        if self._size > MAX_EVENT_BYTES or self._all > MAX_STREAM_BYTES:
-            raise AnswerTooLarge(f"event is larger than {MAX_EVENT_BYTES} bytes, or stream than {MAX_STREAM_BYTES}")
+        if self._size > self._max_event_bytes or self._all > MAX_STREAM_BYTES:
+            raise AnswerTooLarge(
+                f"event is larger than {self._max_event_bytes} bytes, or stream than {MAX_STREAM_BYTES}"
+            )
         if self.kind is not BodyKind.EVENTS:
             begun = self._begin(piece)
             if begun is None:
