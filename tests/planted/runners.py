@@ -72,6 +72,13 @@ BUGS = (
         f"{_TESTS}TestUsage::test_without_a_cost_the_table_of_prices_says_it[gpt-4o-None-7250.0]",
     ),
     Bug(
+        "a name of a program's function draws on the terminal that tells of its decision",
+        "cli/rendering/rows.py",
+        "said = [f\"{shown_name(str(call.get('tool')))}: ",
+        "said = [f\"{call.get('tool')}: ",
+        "cli/test_shown_calls.py::test_nothing_in_the_name_of_a_call_is_invisible[decided]",
+    ),
+    Bug(
         "a key of a runner may name another call than before",
         "agents/runners/recorded.py",
         "(found.part.name, canonical(json.loads(found.part.arguments))) != (name, arguments):\n",

@@ -48,7 +48,7 @@ def _covered(standing: JsonObject) -> str:
     with_ = "with" if fields is None else "if they have"
     what = "with any arguments" if fields == [] else f"{with_} {exact(str(standing['arguments']))}"
     until = f", until {standing['runId']} ends" if standing.get("runId") else ""
-    return f"{standing['tool']} {what}{until}"
+    return f"{shown_name(str(standing['tool']))} {what}{until}"
 
 
 def _show(approval: JsonObject) -> None:

@@ -10,7 +10,7 @@ from rich.text import Text
 
 from antiphon.cli.streams import json_text
 from antiphon.domain.message import JsonObject, JsonValue
-from antiphon.domain.text import plain, short_age
+from antiphon.domain.text import plain, short_age, shown_name
 from antiphon.program import with_path
 
 MIN_LAST_COLUMN = 20
@@ -214,7 +214,7 @@ def calls_of(message: JsonObject) -> list[str]:
     """The tool calls of a transcript message, a line each."""
     content = message.get("content")
     return [
-        f"{part.get('name')} {json.dumps(part.get('arguments'), ensure_ascii=False)}"
+        f"{shown_name(str(part.get('name')))} {json.dumps(part.get('arguments'), ensure_ascii=False)}"
         for part in (content if isinstance(content, list) else [])
         if isinstance(part, dict) and part.get("type") == "toolCall"
     ]

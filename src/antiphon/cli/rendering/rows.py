@@ -169,7 +169,7 @@ def approval_lines(event: JsonObject) -> list[str]:
     if event.get("type") == "approval_requested":
         asked = [f"  ◆ {asked_text(call)}" for call in calls]
         return [*asked, with_path(f"    `antiphon approvals approve {id}`   or   `antiphon approvals deny {id}`")]
-    said = [f"{call.get('tool')}: {call.get('decision') or data.get('state')}" for call in calls]
+    said = [f"{shown_name(str(call.get('tool')))}: {call.get('decision') or data.get('state')}" for call in calls]
     by = f" by {event['actorName']}" if event.get("actorName") else ""
     return [f"  ◆ {', '.join(said)}{by}" + (f" ({data['note']})" if data.get("note") else "")]
 
@@ -205,7 +205,7 @@ def brief_result(message: JsonObject) -> str:
     text = text_of(message)
     lines = text[:RESULT_CHARACTERS].splitlines()[:RESULT_LINES]
     cut = " …" if sum(map(len, lines)) + len(lines) - 1 < len(text.rstrip("\n")) else ""
-    return f"  ← {message.get('toolName')}: " + "\n    ".join(lines) + cut
+    return f"  ← {shown_name(str(message.get('toolName')))}: " + "\n    ".join(lines) + cut
 
 
 def failure_text(run: JsonObject) -> str:

@@ -398,7 +398,9 @@ def _doing(calls: Sequence[JsonObject]) -> str:
 def _decision(event: Event, names: FindName) -> PageEntry:
     """What was decided, and by whom."""
     state = str(event.data.get("state", ""))
-    verdicts = [(call.get("tool"), VERDICTS.get(str(call.get("decision")))) for call in _calls_in(event)]
+    verdicts = [
+        (shown_name(str(call.get("tool"))), VERDICTS.get(str(call.get("decision")))) for call in _calls_in(event)
+    ]
     said = [f"{tool}: {state if verdict is None else verdict.told}" for tool, verdict in verdicts]
     person = names(event.actor)
     by = f" by {event.actor if person is None else person.shown}" if state == ApprovalState.DECIDED else ""
