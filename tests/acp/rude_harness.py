@@ -20,8 +20,8 @@ MODES = ("ask", "yolo")
 ALLOW, REJECT = ("yes", "allow_once"), ("no", "reject_once")
 
 
-def write(message: Message) -> None:
-    sys.stdout.write(json.dumps({"jsonrpc": "2.0", **message}) + "\n")
+def write(*messages: Message) -> None:
+    sys.stdout.write("".join(json.dumps({"jsonrpc": "2.0", **message}) + "\n" for message in messages))
     sys.stdout.flush()
 
 
@@ -236,8 +236,7 @@ class Agent:
         return {"sessionId": self.session, "toolCall": {"toolCallId": "c"}, "options": list[Message]()}
 
     def repeats_ids(self) -> NoReturn:
-        for _ in range(2):
-            write({"id": 7, "method": "session/request_permission", "params": self.asked_for()})
+        write(*[{"id": 7, "method": "session/request_permission", "params": self.asked_for()}] * 2)
         sleep()
 
     def many_requests(self) -> NoReturn:

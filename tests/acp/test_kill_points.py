@@ -1,6 +1,5 @@
 """kill -9 at named points of a harness's run: it is gone on with, nothing is done twice, and it ends once."""
 
-import socket
 import time
 from collections.abc import Callable, Generator
 from pathlib import Path
@@ -10,6 +9,7 @@ import httpx
 import pytest
 
 from antiphon.testing.lives import TOKEN, Life, MortalGateway
+from antiphon.testing.ports import free_port
 from tests.acp.stage import effects, prompts, settings
 from tests.claims import requirement
 from tests.waiting import PROCESS_SECONDS, until
@@ -90,11 +90,6 @@ class Owner:
     def is_over(self) -> bool:
         runs = self.runs()
         return bool(runs) and all(run["status"] in ("ok", "error", "cancelled", "timeout") for run in runs)
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        return taken.getsockname()[1]
 
 
 @requirement("foreign_agents:2")

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from antiphon.testing.lives import Life, MortalGateway
+from antiphon.testing.ports import free_port
 from tests.acp.real import CLAUDE_AGENT, CODEX_AGENT, RealHarness, fake_model, needs_harnesses
-from tests.acp.test_kill_points import Owner, free_port
+from tests.acp.test_kill_points import Owner
 from tests.claims import requirement
 
 pytestmark = needs_harnesses

@@ -6,7 +6,6 @@ import os
 import pty
 import select
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -236,9 +235,3 @@ def on_terminal(*arguments: str, home: Path, env: Mapping[str, str] = NO_VARIABL
 def _take_terminal() -> None:
     os.setsid()
     fcntl.ioctl(0, termios.TIOCSCTTY, 0)
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]

@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from antiphon.testing.ports import free_port
 from tests.claims import requirement
-from tests.cli.program import COMMAND, antiphon, antiphon_json, environment, free_port, on_terminal, serving
+from tests.cli.program import COMMAND, antiphon, antiphon_json, environment, on_terminal, serving
 from tests.processes import ending
 from tests.waiting import PROCESS_SECONDS
 

@@ -11,8 +11,9 @@ from typing import Any
 import httpx
 import pytest
 
+from antiphon.testing.ports import free_port
 from tests.claims import requirement
-from tests.cli.program import Serving, antiphon, antiphon_json, free_port, serving
+from tests.cli.program import Serving, antiphon, antiphon_json, serving
 from tests.waiting import PROCESS_SECONDS, SECONDS
 
 pytestmark = requirement("cli:1")

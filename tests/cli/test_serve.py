@@ -14,8 +14,9 @@ import httpx
 import pytest
 
 from antiphon.store.migrations import migrations
+from antiphon.testing.ports import free_port
 from tests.claims import requirement
-from tests.cli.program import COMMAND, antiphon, antiphon_json, environment, free_port, on_terminal, serving
+from tests.cli.program import COMMAND, antiphon, antiphon_json, environment, on_terminal, serving
 from tests.processes import ending
 from tests.waiting import PROCESS_SECONDS, SECONDS, until
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import httpx
 import pytest
 
+from antiphon.testing.ports import free_port
 from tests.claims import requirement
 from tests.cli.program import (
     COMMAND,
@@ -18,7 +19,6 @@ from tests.cli.program import (
     antiphon_json,
     begun,
     environment,
-    free_port,
     on_terminal,
     serving,
 )

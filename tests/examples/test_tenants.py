@@ -22,8 +22,8 @@ from typing import Any
 import httpx
 
 from antiphon.testing import Call, FakeProvider, FakeRequest, Reply, run_fake_provider
+from antiphon.testing.ports import free_port
 from tests.cli.program import antiphon as run_command
-from tests.cli.program import free_port
 from tests.examples.tenants_server import Worker
 from tests.postgres import fresh_database
 from tests.waiting import PROCESS_SECONDS, SECONDS

@@ -4,7 +4,6 @@ import json
 import logging
 import os
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Generator
@@ -24,6 +23,7 @@ from antiphon.domain.ids import AgentId
 from antiphon.domain.person import PersonRole
 from antiphon.domain.run import Run
 from antiphon.testing import Reply, fake_provider
+from antiphon.testing.ports import free_port
 from tests.claims import requirement
 from tests.conftest import OpenHome
 from tests.engine.stage import ManualClock, open_with_provider, post
@@ -268,12 +268,6 @@ def http_server(directory: Path, port: int) -> Generator[None]:
     command = [sys.executable, "-m", "tests.mcp.program", str(directory), str(port)]
     with ending(subprocess.Popen(command, cwd=ROOT, stderr=subprocess.DEVNULL)):
         yield
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 async def listening(port: int) -> None:

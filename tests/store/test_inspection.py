@@ -19,7 +19,8 @@ from antiphon.domain.ids import ApprovalId
 from antiphon.store.inspection import JSON_COLUMNS
 from antiphon.store.migrations import StoreUnusable, newest_schema
 from antiphon.store.schema_origin import expected_columns
-from tests.cli.program import antiphon, antiphon_json, free_port
+from antiphon.testing.ports import free_port
+from tests.cli.program import antiphon, antiphon_json
 from tests.conftest import OpenHome
 from tests.gateway.served import serve
 from tests.store.test_damage import WORD, change, damage_payload, zero_root

@@ -17,7 +17,7 @@ from antiphon.config.sections.gateway import DatabaseSection
 from antiphon.domain.errors import AntiphonError, Invalid
 from antiphon.store.migrations import Migration, StoreUnusable
 from antiphon.store.postgres.schema import look, migrations, prepare
-from tests.cli.program import free_port
+from antiphon.testing.ports import free_port
 from tests.engine.stage import ask, config, open_session, texts, wait_end
 from tests.engine.stage import post as post_message
 from tests.engine.stage import read_log as read_all

@@ -13,7 +13,6 @@ needs; a kind declares those that it has.
 """
 
 import json
-import socket
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -31,6 +30,7 @@ from antiphon.clock import SystemClock
 from antiphon.config.config import Config
 from antiphon.domain.channel_form import ChannelForm, Streaming
 from antiphon.testing.lives import TOKEN, Life, MortalGateway
+from antiphon.testing.ports import free_port
 from antiphon.testing.serving import WAIT_SECONDS
 
 Json: TypeAlias = dict[str, Any]
@@ -231,8 +231,7 @@ class Case:
 
     async def prove(self, platform: Platform, gateway: MortalGateway, home: Path) -> None:
         """Fails with `AssertionError` or `TimeoutError`."""
-        with socket.create_server(("127.0.0.1", 0)) as taken:
-            stage = Stage(platform, gateway, home, cast("tuple[str, int]", taken.getsockname())[1])
+        stage = Stage(platform, gateway, home, free_port())
         try:
             if self.begins:
                 stage.begin()

@@ -12,6 +12,7 @@ from itertools import count
 from pathlib import Path
 from typing import Final
 
+from antiphon.testing.ports import free_port
 from tests.processes import ending
 from tests.waiting import PROCESS_SECONDS, until
 
@@ -76,9 +77,7 @@ class Dovecot:
     ) -> None:
         """`home` has to be a folder into which everybody may look: its login process runs as nobody in particular."""
         self.home = home
-        with socket.create_server(("127.0.0.1", port)) as taken, socket.create_server(("127.0.0.1", 0)) as other:
-            self.port: int = taken.getsockname()[1]
-            self.sealed_port: int = other.getsockname()[1]
+        self.port, self.sealed_port = port or free_port(), free_port()
         own = pwd.getpwuid(os.getuid())
         user = pwd.getpwnam("dovecot") if own.pw_uid == 0 else own
         self._owner = user.pw_uid, user.pw_gid

@@ -5,7 +5,6 @@ As a receiving server does, it notes on each mail what it knows of its sender. I
 # pyright: basic
 
 import asyncio
-import socket
 from collections.abc import Generator
 from contextlib import contextmanager
 from email import message_from_bytes
@@ -15,6 +14,7 @@ from aiosmtpd.controller import Controller
 from aiosmtpd.smtp import AuthResult, Envelope, Session
 
 from antiphon.testing.channels import Mishap
+from antiphon.testing.ports import free_port
 from tests.channels.email.dovecot import PASSWORD, Dovecot
 
 AUTHSERV: Final = "mx.test"
@@ -95,8 +95,7 @@ class PostOffice:
 @contextmanager
 def post_office(dovecot: Dovecot, **more: Any) -> Generator[PostOffice]:
     office = PostOffice(dovecot)
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        office.port = taken.getsockname()[1]
+    office.port = free_port()
     controller = Controller(
         office,
         hostname="127.0.0.1",

@@ -20,6 +20,7 @@ import httpx
 from anyio.abc import SocketStream
 
 from antiphon.testing.channels import Mishap
+from antiphon.testing.ports import free_port
 from tests.processes import ending
 from tests.waiting import PROCESS_SECONDS, until
 
@@ -88,8 +89,7 @@ class Synapse:
 
     def __init__(self, home: Path) -> None:
         self._home = home
-        with socket.create_server(("127.0.0.1", 0)) as taken:
-            self.port: int = taken.getsockname()[1]
+        self.port = free_port()
         for name, content in (("log", LOG), ("whatsapp", BRIDGE), ("server", settings_of(home, self.port))):
             (home / f"{name}.yaml").write_text(json.dumps(content), "utf-8")  # JSON is YAML
 

@@ -1,13 +1,12 @@
 """kill -9 while a reply is streamed: the message that people see already becomes the whole reply, once."""
 
-import socket
 from collections.abc import Generator
 from pathlib import Path
-from typing import cast
 
 import pytest
 
 from antiphon.testing.lives import Life, MortalGateway
+from antiphon.testing.ports import free_port
 from tests.channels.slack.fake_slack import FakeSlack
 from tests.channels.slack.slack_platform import CHANNEL, settings_of
 from tests.channels.slack.workspace import MENTION
@@ -30,10 +29,8 @@ def gateway() -> Generator[MortalGateway]:
 async def test_a_reply_that_was_streamed_is_completed_after_a_kill(
     fake: FakeSlack, gateway: MortalGateway, tmp_path: Path, after: str
 ) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = cast("tuple[str, int]", taken.getsockname())[1]
     section = settings_of(fake, access="public", groups={CHANNEL: {}}, stream_interval_ms=500)
-    life = Life(home=str(tmp_path / "home"), settings={"channels": {"slack": section}}, port=port)
+    life = Life(home=str(tmp_path / "home"), settings={"channels": {"slack": section}}, port=free_port())
     gateway.begin(life)
     try:
         await fake.until(lambda: fake.connections)

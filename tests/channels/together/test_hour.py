@@ -52,7 +52,11 @@ async def test_an_outage_of_an_hour(
     most = MOST if is_soak else NUMBERS.get(place.kind.name, MOST)
     async with place.platform(request.getfixturevalue, home) as platform:
         section = {**platform.section(""), "queue_mode": "collect", "catch_up": {"hours": 1, "messages": most}}
-        settings = {"channels": {place.kind.name: section}, "access": {"messages_per_minute": 100_000}}
+        settings = {
+            "channels": {place.kind.name: section},
+            "access": {"messages_per_minute": 100_000},
+            "gateway": {"public_url": "https://gateway.example.org"},
+        }
         async with serve(open_home, settings):
             await platform.write("ben", "good morning")
             await until_shown(platform, "ben", "good morning")

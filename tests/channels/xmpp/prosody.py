@@ -12,6 +12,7 @@ import anyio
 from anyio.abc import SocketStream
 
 from antiphon.testing.channels import Mishap
+from antiphon.testing.ports import free_port
 from tests.processes import ending
 from tests.waiting import PROCESS_SECONDS, until
 
@@ -44,8 +45,7 @@ class Prosody:
 
     def __init__(self, home: Path) -> None:
         self._home = home
-        with socket.create_server(("127.0.0.1", 0)) as taken:
-            self.port: int = taken.getsockname()[1]
+        self.port = free_port()
         (home / "prosody.cfg.lua").write_text(SETTINGS.format(home=home, port=self.port), "utf-8")
         self._accounts = home / "data" / "localhost" / "accounts"
         self._accounts.mkdir(parents=True)
