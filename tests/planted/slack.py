@@ -11,6 +11,27 @@ CATCHING_UP = f"{DIRECTORY}/test_catching_up.py::"
 
 BUGS = (
     Bug(
+        "a file that Slack took without saying so is sent again",
+        f"{DIRECTORY}/channel.py",
+        "if delivery.attempts > 1 and (found := await",
+        "if delivery.attempts > 9 and (found := await",
+        SENDING + "test_a_file_that_is_sent_again_is_seen_once",
+    ),
+    Bug(
+        "an earlier file of the same name is taken for the one that is sent",
+        f"{DIRECTORY}/channel.py",
+        "delivery.created_at.timestamp() - self._client.skew - 1",
+        "0.0",
+        SENDING + "test_a_file_that_is_sent_again_is_seen_once",
+    ),
+    Bug(
+        "a file goes to whatever address the answer names",
+        f"{DIRECTORY}/client.py",
+        "        if not self._is_ours(url):\n            raise SlackError(UNREADABLE)\n",
+        "",
+        SENDING + "test_a_file_goes_to_slack_alone",
+    ),
+    Bug(
         "an envelope is confirmed before its message is stored",
         f"{DIRECTORY}/loop.py",
         "        payload = self.intake.read(lambda: read_payload(envelope.payload))\n",

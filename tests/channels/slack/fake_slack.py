@@ -37,13 +37,15 @@ NEEDS = {
     "reactions.remove": "reactions:write",
     "users.info": "users:read",
     "files.info": "files:read",
+    "files.getUploadURLExternal": "files:write",
+    "files.completeUploadExternal": "files:write",
 }
 RETRIES = (0.0, 0.3, 1.0)
 """Seconds before each of the three times that a post is repeated: at once, after a minute, and after five."""
 POST_SECONDS = 3.0
 GRANTED = (
     "chat:write,im:history,im:write,users:read,app_mentions:read,channels:history,groups:history,channels:read,"
-    "groups:read,im:read,files:read,commands"
+    "groups:read,im:read,files:read,files:write,commands"
 )
 
 
@@ -85,6 +87,9 @@ class FakeSlack(FakeServer):
         self.lost_threads: set[str] = set()
         self.files: dict[str, bytes] = {}
         self.file_facts: dict[str, Json] = {}
+        self.upload_port: int | None = None
+        self.uploads: dict[str, Json] = {}
+        """What the bot has announced, and not shared yet."""
         self.glimpses: list[str] = []
         """All states of the bot's texts that somebody saw."""
         self.requests: list[tuple[str, Json]] = []
@@ -202,7 +207,12 @@ class FakeSlack(FakeServer):
 
     def texts(self, channel: str, thread: str | None = None) -> list[str]:
         """The bot's messages there, as people see them."""
-        return [seen(each) for each in self.own(channel, thread)]
+        return [seen(each) for each in self.own(channel, thread) if not each.get("files")]
+
+    def sent_files(self, channel: str, thread: str | None = None) -> list[tuple[str, bytes]]:
+        """The bot's files there."""
+        found: list[Json] = [file for each in self.own(channel, thread) for file in each.get("files", ())]
+        return [(each["name"], self.files[each["id"]]) for each in found]
 
     def own(self, channel: str, thread: str | None = None) -> list[Json]:
         found = [each for each in self.messages[channel].values() if each.get("user") == BOT]
@@ -327,10 +337,11 @@ class FakeSlack(FakeServer):
 
     async def serve(self) -> None:
         self._loop = asyncio.get_running_loop()
-        application = web.Application()
+        application = web.Application(client_max_size=20_000_000)
         application.router.add_post("/api/{method}", self._answer)
         application.router.add_get("/link", self._link)
         application.router.add_get("/files/{id}", self._download)
+        application.router.add_post("/upload/{id}", self._upload)
         runner = web.AppRunner(application, shutdown_timeout=0.2, access_log=None)
         await runner.setup()
         await web.SockSite(runner, self._socket).start()
@@ -346,6 +357,14 @@ class FakeSlack(FakeServer):
         if request.headers.get("Authorization") != f"Bearer {self.token}":
             return web.Response(text="<!DOCTYPE html><title>Sign in</title>", content_type="text/html")
         return web.Response(body=self.files[request.match_info["id"]], content_type="application/octet-stream")
+
+    async def _upload(self, request: web.Request) -> web.Response:
+        """The address is secret enough: a token would be a mistake."""
+        data, announced = await request.read(), self.uploads.get(request.match_info["id"])
+        if announced is None or len(data) != announced["size"] or "Authorization" in request.headers:
+            return web.Response(status=400)
+        self.files[announced["id"]] = data
+        return web.Response(text=f"OK - {len(data)}")
 
     async def _answer(self, request: web.Request) -> web.Response:
         method, sent = request.match_info["method"], dict(await request.post())
@@ -550,7 +569,7 @@ class FakeSlack(FakeServer):
             raise Refused(self.gone[channel])
         if thread in self.lost_threads:
             raise Refused("thread_not_found")
-        if not text.strip() and not more.get("blocks"):
+        if not text.strip() and not more.get("blocks") and not more.get("files"):
             raise Refused("no_text")
         message: Json = {
             "type": "message",
@@ -569,6 +588,21 @@ class FakeSlack(FakeServer):
         self.glimpses.append(seen(message))
         self.send_event({**message, "channel": channel, "channel_type": "im" if channel.startswith("D") else "channel"})
         return {"ts": ts, "channel": channel, "message": message}
+
+    def _files_get_upload_u_r_l_external(self, sent: Json) -> Json:
+        if int(sent["length"]) == 0:
+            raise Refused("missing_argument")
+        id = f"F{next(self._numbers):06}"
+        self.uploads[id] = {"id": id, "name": sent["filename"], "size": int(sent["length"])}
+        return {"upload_url": f"http://127.0.0.1:{self.upload_port or self.port}/upload/{id}", "file_id": id}
+
+    def _files_complete_upload_external(self, sent: Json) -> Json:
+        named = json.loads(sent["files"])
+        if any(each["id"] not in self.uploads or each["id"] not in self.files for each in named):
+            raise Refused("file_not_found")
+        files = [{**self.uploads.pop(each["id"]), **each, "mimetype": "text/plain"} for each in named]
+        self._show({**sent, "channel": sent["channel_id"]}, self.next_ts(), "", files=files, subtype="file_share")
+        return {"files": named}
 
     def _files_info(self, sent: Json) -> Json:
         if sent["file"] not in self.files:

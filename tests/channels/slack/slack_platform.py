@@ -66,7 +66,7 @@ class SlackPlatform:
         return self.fake.texts(CHANNEL, self._threads.get(thread, "none"))
 
     async def received(self, person: str) -> Sequence[tuple[str, bytes]]:
-        return []
+        return self.fake.sent_files(f"D{PEOPLE[person]}")
 
     async def glimpsed(self, person: str) -> Sequence[str]:
         return [each.strip() for each in self.fake.glimpses]

@@ -1,6 +1,7 @@
 """The adapter with the real client library against the fake: what is sent, streamed, edited, looked for and refused."""
 
 import logging
+import time
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -13,11 +14,13 @@ from msgspec.structs import replace
 from antiphon.channels.slack.channel import SlackChannel
 from antiphon.channels.slack.client import SlackClient
 from antiphon.channels.slack.section import SlackAccount
+from antiphon.domain.attachments import Attachment
 from antiphon.domain.channel_form import Button, DeliveryPart
 from antiphon.domain.classification import PUBLIC
 from antiphon.domain.delivery import Delivery, DeliveryFailed, DeliveryStatus
 from antiphon.domain.session import DeliveryContext
 from antiphon.testing.faults import Fault
+from antiphon.testing.serving import serve_fake
 from tests.channels.slack.fake_slack import BOT, HOME, TOKEN, FakeSlack
 from tests.channels.slack.slack_platform import CHANNEL, settings_of
 from tests.claims import requirement
@@ -57,12 +60,13 @@ class Stage:
             status=DeliveryStatus.CLAIMED,
             attempts=attempts,
             due_at=datetime.now(UTC),
-            created_at=datetime.now(UTC),
+            created_at=more.pop("created_at", None) or datetime.now(UTC),
         )
         index: int = more.pop("index", 0)
-        sent = await self.channel.send(delivery, DeliveryPart(index=index, text=text, **more))
-        assert sent is not None
-        return sent
+        part = DeliveryPart(index=index, text=text, **more)
+        sent = await self.channel.send(delivery, part)
+        assert sent is not None or part.file is not None
+        return sent or ""
 
     async def fails(self, text: str = "x", **more: Any) -> DeliveryFailed:
         with pytest.raises(DeliveryFailed) as caught:
@@ -363,3 +367,48 @@ async def test_an_answer_of_a_proxy_is_no_answer(stage: Stage) -> None:
         stage.fake.will("chat.postMessage", fault)
         failed = await stage.fails(id=fault)
         assert (failed.code, failed.is_permanent) == (code, False)
+
+
+def plan_of(data: bytes, name: str = "große Tüte.txt") -> Attachment:
+    return Attachment(name=name, data=data, sha256="")
+
+
+@requirement("channels:1")
+@pytest.mark.parametrize("is_in_thread", [False, True])
+async def test_a_file_that_is_sent_again_is_seen_once(stage: Stage, is_in_thread: bool) -> None:
+    """It is looked for by its name and size, and no earlier file is taken for it."""
+    fake, file = stage.fake, plan_of(b"a plan")
+    thread = fake.write("U7ANN", "hello", channel=CHANNEL) if is_in_thread else None
+    await stage.send("", file=file, thread=thread, id="dlv_0")
+    created_at = stage.clock.now() + timedelta(seconds=2)  # of this machine's clock, which is off
+    fake.now = lambda: time.time() + 3
+    again: dict[str, Any] = {"file": file, "thread": thread, "created_at": created_at}
+    fake.will("files.completeUploadExternal", Fault.DROP, Fault.ACT_AND_DROP)
+    for attempts in (1, 2):
+        failed = await stage.fails("", attempts=attempts, **again)
+        assert failed.code == "channel_unreachable" and not failed.is_permanent
+    for attempts in (3, 4):
+        await stage.send("", attempts=attempts, **again)
+    again["file"] = plan_of(b"another")
+    await stage.send("", attempts=2, **again)
+    wanted = [(file.name, b"a plan")] * 2 + [(file.name, b"another")]
+    assert fake.sent_files(CHANNEL, thread) == wanted
+
+
+async def test_what_slack_says_of_files_that_it_does_not_take(stage: Stage) -> None:
+    stage.fake.scopes = "chat:write,files:read"
+    lacking = await stage.fails("", file=plan_of(b"x"))
+    assert "files:write" in lacking.message and not lacking.is_permanent
+    stage.fake.scopes += ",files:write"
+    for error in ("file_uploads_disabled", "file_upload_size_restricted"):
+        stage.fake.refuse("files.getUploadURLExternal", error)
+        refused = await stage.fails("", file=plan_of(b"x"))
+        assert refused.is_permanent and refused.code == "channel_refused", "texts still go there"
+
+
+async def test_a_file_goes_to_slack_alone(stage: Stage) -> None:
+    async with serve_fake(FakeSlack()) as evil:
+        stage.fake.upload_port = evil.port
+        evil.uploads["F000001"] = {"id": "F000001", "name": "x", "size": 1}
+        assert (await stage.fails("", file=plan_of(b"x"))).code == "channel_failed"
+        assert not evil.files

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from datetime import timedelta
-from typing import Final
+from typing import Final, cast
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -14,11 +14,14 @@ from antiphon.channels.remembered import Remembered
 from antiphon.channels.slack.blocks import blocks_of, defuse, escape
 from antiphon.channels.slack.client import LIMITED, SlackClient, SlackError, failure_of
 from antiphon.channels.slack.section import NAME, REACTIONS
+from antiphon.domain.attachments import Attachment
 from antiphon.domain.channel_form import ChannelForm, DeliveryPart, Streaming
 from antiphon.domain.delivery import Delivery
 from antiphon.domain.session import DeliveryContext
 
-FORM: Final = ChannelForm(longest=3_800, streaming=Streaming.EDIT, has_buttons=True, table_width=80)
+FORM: Final = ChannelForm(
+    longest=3_800, streaming=Streaming.EDIT, has_buttons=True, files=1024 * 1024 * 1024, table_width=80
+)
 GROUP_INTERVAL_MS: Final = 3_000
 """The least time between two changes in a channel with its threads: Slack allows about 50 edits a minute."""
 LONGEST_NOTICE: Final = 500
@@ -71,6 +74,8 @@ class SlackChannel:
         """Sends the part, or replaces the message that it names. A text that is sent again is looked for first."""
         with _failing():
             where, shown = await self._find_place(delivery.place), part.replaces
+            if part.file is not None:
+                return await self._send_file(where, delivery, part.file)
             if shown is None and delivery.attempts > 1:
                 since = (delivery.created_at - LOOK_BACK).timestamp()
                 shown = await self._find(where, since, lambda each: _shows(each, delivery, part))
@@ -158,6 +163,20 @@ class SlackChannel:
         ts = _ts_of(sent)
         self._streams.put(ts, _StreamedMessage("", is_open=False))
         return ts
+
+    async def _send_file(self, where: _SlackPlace, delivery: Delivery, file: Attachment) -> str | None:
+        """Slack shows it some time after it says that it has it, so that its message has no name yet.
+
+        Nothing can be said with it by which it would be found again: one of its name and size is taken for it.
+        """
+        client, since = self._client, delivery.created_at.timestamp() - self._client.skew - 1
+        if delivery.attempts > 1 and (found := await self._find(where, since, lambda each: _holds(each, file))):
+            return found
+        made = await client.call("files.getUploadURLExternal", filename=file.name, length=len(file.data))
+        await client.upload(str(made.get("upload_url")), file.data)
+        files, at = [{"id": made.get("file_id"), "title": file.name}], {"thread_ts": where.thread}
+        await client.call("files.completeUploadExternal", files=files, channel_id=where.channel, **at)
+        return None
 
     async def _begin_stream(self, where: _SlackPlace, part: DeliveryPart, asker: str | None) -> str:
         """`asker` is named in channels."""
@@ -251,6 +270,11 @@ def _mark(id: str, index: int) -> Json:
 
 def _is_marked(message: Json, mark: Json) -> bool:
     return all(find_object(message, "metadata").get(name) == value for name, value in mark.items())
+
+
+def _holds(message: Json, file: Attachment) -> bool:
+    found = cast("list[Json]", message.get("files") or [])
+    return any((each.get("name"), each.get("size")) == (file.name, len(file.data)) for each in found)
 
 
 def _shows(message: Json, delivery: Delivery, part: DeliveryPart) -> bool:

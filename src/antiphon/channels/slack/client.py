@@ -57,7 +57,10 @@ _FAILURES: Final = (
 """After these the same text may be taken later: how they are called, a code of ours, and what it means."""
 _GONE: Final = (
     ("(thread_not_found|invalid_thread_ts|cannot_reply_to_message|.*thread_locked)", THREAD_GONE),
-    ("(channel|user)_not_found|not_in_channel|is_archived|user_disabled|cannot_dm_bot|restricted_.*|.*_disabled", GONE),
+    (
+        "(channel|user)_not_found|not_in_channel|is_archived|user_disabled|cannot_dm_bot|restricted_.*|(?!file_).*_disabled",
+        GONE,
+    ),
 )
 """What Slack says of places that take no texts."""
 
@@ -102,7 +105,7 @@ class SlackClient:
         self._me: SlackBot | None = None
         self.scopes: frozenset[str] = frozenset()
         """The rights of the bot, as the newest answer names them."""
-        self._skew = 0.0
+        self.skew = 0.0
         """Seconds by which this machine's clock is off from Slack's, as the newest answer is dated."""
 
     async def aclose(self) -> None:
@@ -135,12 +138,12 @@ class SlackClient:
         if not as_app and (granted := headers.get("x-oauth-scopes")):
             self.scopes = frozenset(each.strip() for each in granted.split(","))
         with suppress(ValueError):
-            self._skew = self._clock.now().timestamp() - parsedate_to_datetime(headers.get("date", "")).timestamp()
+            self.skew = self._clock.now().timestamp() - parsedate_to_datetime(headers.get("date", "")).timestamp()
         return data
 
     def check_clock(self) -> None:
         """Raises `SlackError` if the clocks are so far apart that what Slack signs would seem too old, or too new."""
-        if abs(self._skew) > MAX_AGE_SECONDS:
+        if abs(self.skew) > MAX_AGE_SECONDS:
             raise SlackError(SKEWED)
 
     async def pages(self, method: str, name: str, **parameters: object) -> AsyncIterator[Json]:
@@ -193,6 +196,18 @@ class SlackClient:
                 if answer.status != 200 or answer.content_type == "text/html":  # a page for signing in
                     return None
                 return await read_at_most(answer.content.iter_chunked(PIECE), most)
+        except (aiohttp.ClientError, TimeoutError) as error:
+            raise SlackError(TRANSPORT) from error
+
+    async def upload(self, url: str, data: bytes) -> None:
+        """Gives the file to the address that Slack has named for it. Raises `SlackError`."""
+        if not self._is_ours(url):
+            raise SlackError(UNREADABLE)
+        patience = aiohttp.ClientTimeout(total=None, sock_read=REQUEST_SECONDS)
+        try:
+            async with self._opened().post(url, data=data, allow_redirects=False, timeout=patience) as answer:
+                if answer.status != 200:
+                    raise SlackError(TRANSPORT)
         except (aiohttp.ClientError, TimeoutError) as error:
             raise SlackError(TRANSPORT) from error
 

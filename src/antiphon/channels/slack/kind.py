@@ -55,7 +55,7 @@ class SlackKind(PlatformKind[SlackSection, Mapping[str, SlackAccount]]):
     bot, rooms = "the app", "channel"
     about = "Apps in workspaces of Slack, through which people talk to agents; none unless set."
     chats = ChatForm(group_type=ChatType.CHANNEL, chat_id_name="slack_channel_id", thread_id_name="slack_thread_ts")
-    abilities = frozenset(Ability) - {Ability.FILES}
+    abilities = frozenset(Ability)
     reactions = REACTIONS
     required = ("mode",)
 

@@ -27,6 +27,7 @@ SCOPES = {
     "groups:read": "it knows no names of private channels",
     "im:read": "it cannot catch up in direct chats that it does not know",
     "files:read": "it cannot take files in",
+    "files:write": "agents cannot send files",
     "commands": f"the command {COMMAND} does not exist",
 }
 """The rights that an app needs, and what it lacks without one; the first two are vital."""
