@@ -56,7 +56,7 @@ _NOBODY: Final[Mapping[str, object]] = {"parse": []}
 """Whom a text notifies by its mentions."""
 
 
-class DiscordFile(Struct, frozen=True, kw_only=True):
+class DiscordSentFile(Struct, frozen=True, kw_only=True):
     """A file as Discord keeps it: the name in letters of ASCII, and, if that is another, as it was, unextended."""
 
     size: int
@@ -71,7 +71,7 @@ class DiscordSent(Struct, frozen=True, kw_only=True):
     content: str = ""
     nonce: str | int | None = None
     author: DiscordUser | None = None
-    attachments: tuple[DiscordFile, ...] = ()
+    attachments: tuple[DiscordSentFile, ...] = ()
 
 
 class DiscordChannel:
