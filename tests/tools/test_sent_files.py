@@ -18,6 +18,8 @@ from antiphon.domain.attachments import MAX_SENT_BYTES
 from antiphon.domain.channel_form import ChannelForm
 from antiphon.domain.classification import NO_COMPARTMENTS, Classification, Level
 from antiphon.domain.delivery import DeliveryStatus
+from antiphon.domain.errors import Invalid
+from antiphon.domain.session import DeliveryContext
 from antiphon.engine.ledger.append import raise_workspace
 from antiphon.policy.written.reading import read_rules
 from antiphon.store.database import Query, Transaction
@@ -250,7 +252,7 @@ async def test_what_was_approved_is_what_is_sent(open_home: OpenHome) -> None:
 
 
 @requirement("channels:1")
-async def test_a_reset_or_deleted_session_leaves_no_bytes(open_home: OpenHome) -> None:
+async def test_bytes_stay_while_a_delivery_can_be_tried_again_and_end_with_it(open_home: OpenHome) -> None:
     channel = FakeChannel(form=FILES)
     async with telling(open_home, Parts(channels=[channel])) as story:
         app = story.app
@@ -264,3 +266,41 @@ async def test_a_reset_or_deleted_session_leaves_no_bytes(open_home: OpenHome) -
         await app.services.deliveries.retry(OWNER, dead.id)
         await quiet(app)
         assert channel.parts[-1].file is not None and await kept(app) == 0
+
+
+@requirement("channels:1", "sessions:6")
+async def test_a_deleted_session_leaves_no_bytes(open_home: OpenHome) -> None:
+    channel = FakeChannel(form=FILES)
+    async with telling(open_home, Parts(channels=[channel])) as story:
+        app = story.app
+        target = app.services.sessions.target("agent:main:room")
+        await app.services.sessions.open(OWNER, target, place=DeliveryContext(channel=NAME, to="room"))
+        (app.workspaces.of_session(await find_session(app, "agent:main:room")).open() / "a").write_text("x")
+        channel.will(Act.GONE)
+        await story.session("agent:main:room").calls("message", files=["a"])
+        await quiet(app)
+        assert await kept(app) == 1
+        await app.services.sessions.delete(OWNER, target)
+        assert await kept(app) == 0
+
+
+@requirement("approvals:3", "approvals:5")
+async def test_a_call_with_files_is_shown_with_them_and_never_allowed_always(open_home: OpenHome) -> None:
+    channel = FakeChannel(form=FILES)
+    async with telling(open_home, Parts(channels=[channel]), tools__approval__require=["message"]) as story:
+        app = story.app
+        await open_chat(app)
+        (await workspace_of(app) / "a").write_text("tea")
+        plain = await (await main_of(story)).calls("message", text="plain")
+        asked = await app.services.approvals.get(OWNER, plain["approvalId"])
+        await app.services.approvals.resolve(OWNER, asked.id, Verdict.ALWAYS, fields={asked.calls[0].id: ("text",)})
+        await quiet(app)
+        with_file = await sends(story, "a", text="plain")
+        assert with_file["status"] == "pending", "what was allowed always covers no file"
+        asked = await app.services.approvals.get(OWNER, with_file["approvalId"])
+        assert not asked.may_stand
+        with pytest.raises(Invalid) as refused:
+            await app.services.approvals.resolve(OWNER, asked.id, Verdict.ALWAYS)
+        assert refused.value.code == "invalid_always" and "only once" in refused.value.message
+        events = facts(await read_log(app, str((await find_session(app, "main")).key)), "approval_requested")
+        assert sha256(b"tea").hexdigest() in str(events[-1]["calls"])

@@ -282,9 +282,9 @@ class Approval(Struct, frozen=True, kw_only=True):
 
     @property
     def may_stand(self) -> bool:
-        """Whether it may be allowed always, as far as it releases words or a client asks."""
+        """Whether it may be allowed always, as far as it releases words, sends files, or a client asks."""
         return not self.is_of_client and all(
-            call.release is None or call.release.standing is not None for call in self.calls
+            not call.files if call.release is None else call.release.standing is not None for call in self.calls
         )
 
     @property

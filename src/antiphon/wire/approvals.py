@@ -39,6 +39,8 @@ class AskedCallShape(Shape, frozen=True, kw_only=True):
     tool: str
     arguments: str
     """JSON text, as it will run: no name stands twice in an object, and no blanks stand outside strings."""
+    files: str | None = None
+    """The files that it sends, as they were when it was asked: name, bytes and hash of each, a line each."""
     sha256: str
     reason: str
     release: ReleaseShape | None = None
@@ -274,6 +276,7 @@ def _call(call: AskedCall) -> AskedCallShape:
         call_id=call.id,
         tool=call.tool,
         arguments=call.arguments,
+        files=call.files or None,
         sha256=call.sha256,
         reason=call.reason,
         release=None if call.release is None else _release(call.release),

@@ -84,6 +84,8 @@ def _show(approval: JsonObject) -> None:
             show("Send once?" if "resultOf" not in approval else RELEASE_OR_ACCEPT, "dim")
             continue
         show(exact(str(call["arguments"])))
+        if call.get("files"):
+            show(exact(str(call["files"])))
         show(str(call["reason"]), "dim")
     if approval.get("wasRead"):
         _show_sources(approval)

@@ -147,7 +147,8 @@ def call_line(call: JsonObject, longest: int | None = None) -> str:
     What a client asks, which carries it out itself, begins with its own words for it.
     """
     said = f"{exact(str(call.get('reason')))} " if call.get("executor") and call.get("reason") else ""
-    line = f"{said}{shown_name(str(call.get('tool')))} {exact(str(call.get('arguments')))}"
+    files = f" ({exact('; '.join(str(call['files']).splitlines()))})" if call.get("files") else ""
+    line = f"{said}{shown_name(str(call.get('tool')))} {exact(str(call.get('arguments')))}{files}"
     return line if longest is None else cut_in_middle(line, longest)
 
 

@@ -83,6 +83,8 @@ def refuse_always(approval: Approval, verdicts: Mapping[str, Verdict], fields: F
                 f"Words can be released always only if they are one person's own, not above INTERNAL and of no "
                 f"compartment, and for any words: {call.id!r}. Allow this call once."
             )
+        elif call.files:
+            problem = f"A call that sends files can be allowed only once: {call.id!r}. Allow this one once."
         elif call.tool in COMMANDS and approval.run is None:
             problem = "Commands from outside a run cannot be allowed always. Allow this one once."
         elif call.is_untrusted and (open_routes := _open_routes(call, named)):
@@ -168,9 +170,10 @@ def _named_by(call: AskedCall, named: tuple[str, ...] | None) -> tuple[str, ...]
 def find_covering(standing: Sequence[StandingApproval], call: AskedCall, run: RunId | None) -> StandingApproval | None:
     """The standing approval by which the call may run unasked. It must fix each route that the tool declares now.
 
-    None for a call about which a written rule asks: that can only tighten.
+    None for a call about which a written rule asks: that can only tighten; and for one that sends files, whose
+    contents no argument fixes.
     """
-    if call.by_rule:
+    if call.by_rule or (call.files and call.release is None):
         return None
     return next(
         (

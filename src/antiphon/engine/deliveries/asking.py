@@ -71,6 +71,7 @@ def requested_event(approval: Approval, made_of: Classification) -> NewEvent:
             "sha256": call.sha256,
             "messageSeq": call.message_seq,
             "index": call.index,
+            **({"files": call.files} if call.files else {}),
             **({} if call.release is None else {"release": call.release.data()}),
             **({} if call.executor is Executor.RUNTIME else {"executor": call.executor.value}),
         }

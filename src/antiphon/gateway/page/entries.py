@@ -241,6 +241,7 @@ def request_entry(approval: Approval, names: Mapping[str, str], *, agent: str, t
             "callId": call.id,
             "tool": call.tool,
             "arguments": call.arguments,
+            "files": call.files,
             "reason": call.reason,
             "executor": None if call.executor is Executor.RUNTIME else call.executor.value,
             "release": None if call.release is None else call.release.data(),
@@ -340,13 +341,17 @@ def _card_of_request(calls: Sequence[JsonObject]) -> PageEntry:
 
 def _may_stand(call: JsonObject) -> bool:
     release = call.get("release")
-    return call.get("executor") is None and (not isinstance(release, dict) or bool(release.get("mayStand")))
+    if isinstance(release, dict):
+        return bool(release.get("mayStand"))
+    return call.get("executor") is None and not call.get("files")
 
 
 def _exact(call: JsonObject) -> str:
-    """What one decides about: the exact words that would leave, or all arguments."""
+    """What one decides about: the exact words that would leave, or all arguments and the files that they name."""
     release = call.get("release")
-    return shown_words(str(release.get("text", ""))) if isinstance(release, dict) else str(call.get("arguments", ""))
+    if isinstance(release, dict):
+        return shown_words(str(release.get("text", "")))
+    return "\n".join(filter(None, (str(call.get("arguments", "")), str(call.get("files") or ""))))
 
 
 def _sentence(call: JsonObject) -> str:
