@@ -63,7 +63,7 @@ BUGS = (
     Bug(
         "every old post is held for a wrong clock",
         f"{DIRECTORY}/client.py",
-        "        if abs(self._skew) > MAX_AGE_SECONDS:\n",
+        "        if abs(self.skew) > MAX_AGE_SECONDS:\n",
         "        if self._clock.monotonic() > 0:\n",
         POSTS + "test_an_old_request_is_refused_and_told_from_a_wrong_clock[sqlite]",
     ),
@@ -203,8 +203,8 @@ BUGS = (
     Bug(
         "the token goes to whatever host a file is said to lie on",
         f"{DIRECTORY}/client.py",
-        "        if not self._is_ours(url):\n",
-        '        if not url.startswith("http"):\n',
+        "        if not self._is_ours(url):\n            return None\n",
+        '        if not url.startswith("http"):\n            return None\n',
         f"{DIRECTORY}/test_files.py::test_the_token_goes_to_slack_alone",
     ),
     Bug(

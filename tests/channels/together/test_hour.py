@@ -44,19 +44,21 @@ class LaterClock(SystemClock):
         return super().now_ms() + round(self._added.total_seconds() * 1000)
 
 
+NOT_HERE = {
+    "webhook",  # keeps nothing for a gateway that is away
+    "slack-http",  # catches up as the socket's gateway does; what Slack signed an hour ago would be refused
+}
+
+
 @requirement("channels:1")
-@pytest.mark.parametrize("place", [each for each in PLACES if each.kind.name != "webhook"], ids=str)
+@pytest.mark.parametrize("place", [each for each in PLACES if str(each) not in NOT_HERE], ids=str)
 async def test_an_outage_of_an_hour(
     place: Place, open_home: OpenHome, home: Path, request: pytest.FixtureRequest, *, is_soak: bool
 ) -> None:
     most = MOST if is_soak else NUMBERS.get(place.kind.name, MOST)
     async with place.platform(request.getfixturevalue, home) as platform:
         section = {**platform.section(""), "queue_mode": "collect", "catch_up": {"hours": 1, "messages": most}}
-        settings = {
-            "channels": {place.kind.name: section},
-            "access": {"messages_per_minute": 100_000},
-            "gateway": {"public_url": "https://gateway.example.org"},
-        }
+        settings = {"channels": {place.kind.name: section}, "access": {"messages_per_minute": 100_000}}
         async with serve(open_home, settings):
             await platform.write("ben", "good morning")
             await until_shown(platform, "ben", "good morning")
