@@ -12,11 +12,11 @@ REACTIONS = "engine/deliveries/test_acknowledgements.py::"
 
 BUGS = (
     Bug(
-        "a message that is only kept gets a reaction",
-        "engine/chats/reception.py",
-        "posted is None or posted.run_id is None or received.is_repeated",
-        "posted is None or received.is_repeated",
-        REACTIONS + "test_what_is_not_answered_looks_ignored[sqlite]",
+        "a chat in which nothing may be said gets a reaction",
+        "engine/deliveries/acknowledgements.py",
+        "not looks_at_output(rules) and await may_signal(query, session, message.place, rules)",
+        "not looks_at_output(rules)",
+        REACTIONS + "test_a_chat_in_which_nothing_may_be_said_gets_no_reaction[sqlite]",
     ),
     Bug(
         "a reaction is taken away before the answer is sent",

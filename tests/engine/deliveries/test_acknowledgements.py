@@ -8,6 +8,7 @@ import anyio
 import pytest
 
 from antiphon.building import Parts
+from antiphon.domain.actor import OWNER
 from antiphon.domain.channel_access import ChannelAccess
 from antiphon.domain.delivery import DeliveryFailed
 from antiphon.domain.ids import AgentId
@@ -16,6 +17,7 @@ from antiphon.engine.chats.reception import Reception
 from antiphon.engine.deliveries.acknowledgements import Acknowledgements
 from antiphon.engine.deliveries.paces import RateLimits
 from antiphon.policy.chats import ChannelRules, GroupRules
+from antiphon.store import sessions as rows
 from antiphon.store.arrivals import ArrivalOutcome
 from antiphon.store.deliveries import ChannelAccount
 from tests.channels.fake_channel import FakeChannel
@@ -119,6 +121,29 @@ async def test_what_is_not_answered_looks_ignored(open_home: OpenHome) -> None:
         await writer.begins()
         await until(lambda: channel.asked_for)
         assert [id for id, _, _ in channel.asked_for] == ["asked"]
+
+
+@requirement("send_policy:3", "channels:1")
+async def test_a_chat_in_which_nothing_may_be_said_gets_no_reaction(open_home: OpenHome) -> None:
+    writer, channel = Writer(), ReactingFake()
+    async with (
+        lobby(open_home, Parts(runner=writer, channels=[channel]), channel_rules=rules()) as scene,
+        reacting(scene, channel),
+    ):
+        heard = await scene.hears("42", "hello", id="first")
+        context = await writer.begins()
+        await until(lambda: channel.reactions)
+        writer.end(context, "done")
+        await until(lambda: channel.asked_for[-1:] == [("first", False, 1)])
+        assert heard.posted is not None
+        session = await scene.app.database.read(rows.find_by_row, heard.posted.session)
+        assert session is not None
+        sessions = scene.app.services.sessions
+        await sessions.patch(OWNER, sessions.target(str(session.key)), {"send_policy": "deny"})
+        await scene.hears("42", "and now?", id="muted")
+        await scene.hears("43", "hello", id="other")
+        await until(lambda: ("other", True, 1) in channel.asked_for)
+        assert "muted" not in [id for id, _, _ in channel.asked_for]
 
 
 @requirement("channels:1")
