@@ -17,7 +17,7 @@ from antiphon.domain.approval import Verdict
 from antiphon.domain.attachments import MAX_SENT_BYTES
 from antiphon.domain.channel_form import ChannelForm
 from antiphon.domain.classification import NO_COMPARTMENTS, Classification, Level
-from antiphon.domain.delivery import DeliveryStatus
+from antiphon.domain.delivery import UNREAD_FILES, DeliveryFile, DeliveryStatus, words_of_files
 from antiphon.domain.errors import Invalid
 from antiphon.domain.session import DeliveryContext
 from antiphon.engine.ledger.append import raise_workspace
@@ -304,3 +304,36 @@ async def test_a_call_with_files_is_shown_with_them_and_never_allowed_always(ope
         assert refused.value.code == "invalid_always" and "only once" in refused.value.message
         events = facts(await read_log(app, str((await find_session(app, "main")).key)), "approval_requested")
         assert sha256(b"tea").hexdigest() in str(events[-1]["calls"])
+
+
+@requirement("approvals:3", "approvals:5")
+async def test_a_file_that_was_not_there_when_somebody_was_asked_is_not_sent(open_home: OpenHome) -> None:
+    channel = FakeChannel(form=FILES)
+    async with telling(open_home, Parts(channels=[channel]), tools__approval__require=["message"]) as story:
+        app = story.app
+        await open_chat(app)
+        top = await workspace_of(app)
+        answer = await sends(story, "later", text="Tea.", key="one")
+        assert answer["status"] == "pending"
+        asked = await app.services.approvals.get(OWNER, answer["approvalId"])
+        assert UNREAD_FILES in asked.calls[0].shown and not asked.may_stand
+        (top / "later").write_text("what nobody has seen")
+        await app.services.approvals.resolve(OWNER, answer["approvalId"], Verdict.ONCE)
+        await quiet(app)
+        with anyio.fail_after(SECONDS):
+            while (said := await sends(story, "later", text="Tea.", key="one"))["status"] == "pending":
+                await anyio.sleep(0.05)
+        assert said.get("code") == "approval_outdated", said
+        assert channel.parts == [] and await kept(app) == 0
+        (top / "later").unlink()
+        plain = await (await main_of(story)).calls("message", text="Tea.")
+        call = (await app.services.approvals.get(OWNER, plain["approvalId"])).calls[0]
+        await app.services.approvals.resolve(OWNER, plain["approvalId"], Verdict.ALWAYS, fields={call.id: ("text",)})
+        await quiet(app)
+        assert (await sends(story, "later", text="Tea."))["status"] == "pending", "allowed always, but for no file"
+
+
+@requirement("approvals:3")
+def test_a_name_that_would_deceive_is_told_escaped() -> None:
+    (line,) = words_of_files([DeliveryFile("a\u202etxt\nFile 'b'\x1b[2J.exe", 1, "0")]).splitlines()
+    assert line.isascii() and "\\u202e" in line and "\\x1b" in line

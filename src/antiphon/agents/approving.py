@@ -38,6 +38,7 @@ from antiphon.domain.approval import (
     hash_of_text,
 )
 from antiphon.domain.classification import OF_INTEGRITY, PUBLIC, Classification, Integrity
+from antiphon.domain.delivery import UNREAD_FILES
 from antiphon.domain.errors import Invalid
 from antiphon.domain.ids import SessionRow, StandingApprovalId
 from antiphon.domain.listing import MAX_DEPTH, MAX_LISTED
@@ -165,7 +166,8 @@ class Judge:
                 id=str(number),
                 at=context.clock.now(),
             )
-            files = await self._files_of(context, call)
+            tool = self.tool_of(call)
+            files = "" if tool is None else await files_of(tool, caller_of(context, call), call.part.arguments)
             asked.append(self._judge_one(call, wanted, so_far, workspace, files=files))
         return asked
 
@@ -330,17 +332,6 @@ class Judge:
         arguments = read_call_arguments(call.part.arguments).values
         return place_of_sink(await tool.foresee(ToolContext(caller_of(context, call)), arguments))
 
-    async def _files_of(self, context: RunContext, call: OpenCall) -> str:
-        """The files that the call would send now, as people are asked about them."""
-        tool = self.tool_of(call)
-        if tool is None or tool.schema.name != MESSAGE_TOOL or not isinstance(tool, Foreseeing):
-            return ""
-        arguments = read_call_arguments(call.part.arguments).values
-        if not arguments.get(FILES_ARGUMENT):
-            return ""
-        foreseen = await tool.foresee(ToolContext(caller_of(context, call)), arguments)
-        return "" if foreseen is None else foreseen.files
-
     async def _release(self, context: RunContext, call: OpenCall) -> Release | Deny | None:
         """What an owner would have to release, so that the call may send its words; or that nobody may.
 
@@ -421,9 +412,9 @@ class Judge:
         if (wanted.release is None or wanted.need is None) and (
             allowed := find_covering(so_far.standing, asked, so_far.run)
         ):
-            return JudgedCall(call=call, allowed_by=allowed.id, release=asked.released)
+            return JudgedCall(call=call, allowed_by=allowed.id, release=asked.released, files=asked.files)
         if call.is_begun:
-            return JudgedCall(call=call)
+            return JudgedCall(call=call, files=approved_files)
         if other := find_identical(so_far.pending, asked, self.standing.principal):
             return JudgedCall(call=call, refusal=_joined(other))
         return JudgedCall(call=call, asked=asked)
@@ -493,6 +484,15 @@ def caller_of(context: RunContext, call: OpenCall, release: str | None = None, f
         carried=call.carried,
         referring=call.referring,
     )
+
+
+async def files_of(tool: Tool, caller: Caller, written: str) -> str:
+    """The files that the call would send now, as people are asked about them; empty if it sends none."""
+    arguments = read_call_arguments(written).values
+    if tool.schema.name != MESSAGE_TOOL or not arguments.get(FILES_ARGUMENT) or not isinstance(tool, Foreseeing):
+        return ""
+    foreseen = await tool.foresee(ToolContext(caller), arguments)
+    return UNREAD_FILES if foreseen is None else foreseen.files
 
 
 def place_of_sink(foreseen: ForeseenCall | None) -> DeliveryContext | None:

@@ -15,6 +15,7 @@ from antiphon.agents.approving import (
     asked_from_outside,
     effects_of,
     effects_of_words,
+    files_of,
     hash_of_definition,
     hash_of_workspace,
     in_workspace,
@@ -23,7 +24,6 @@ from antiphon.agents.approving import (
     refuse_asking,
     refused_words,
 )
-from antiphon.agents.call_arguments import read_call_arguments
 from antiphon.agents.call_flow import Calling, brought_by, may_leave, refuse_call, sink_of
 from antiphon.agents.call_rules import RuledCall, ask_before, ask_of_result, reason_of, refuse_by_rule, without_redacted
 from antiphon.agents.text import whole_text
@@ -52,7 +52,7 @@ from antiphon.policy.approvals import NeedsApproval, decide_call
 from antiphon.policy.decision import Allow, Deny
 from antiphon.policy.exit import takes
 from antiphon.policy.flow import WITHHELD, is_untrusted, is_write_down
-from antiphon.policy.session_tools import FILES_ARGUMENT, MESSAGE_TOOL, SESSION_TOOLS
+from antiphon.policy.session_tools import SESSION_TOOLS
 from antiphon.policy.written.fields import Action
 from antiphon.policy.written.rule_set import RuleDecision
 
@@ -162,18 +162,10 @@ class OutsideGate:
             )
         if isinstance(need, Allow):
             return None
-        asked = asked_from_outside(tool, text, need, await self._files_of(found, tool, text))
+        asked = asked_from_outside(tool, text, need, await files_of(tool, found.caller, text))
         if not is_command(tool):
             return asked
         return in_workspace(asked, await hash_of_workspace(self._workspaces.of_session(found.session)))
-
-    async def _files_of(self, found: FoundCaller, tool: Tool, text: str) -> str:
-        """The files that the call would send now, as people are asked about them."""
-        arguments = read_call_arguments(text).values
-        if tool.schema.name != MESSAGE_TOOL or not arguments.get(FILES_ARGUMENT) or not isinstance(tool, Foreseeing):
-            return ""
-        foreseen = await tool.foresee(ToolContext(found.caller), arguments)
-        return "" if foreseen is None else foreseen.files
 
     async def refuse_words(self, found: FoundCaller, tool: Tool, arguments: JsonObject) -> ToolOutput | None:
         """The refusal of a call about which a person would be asked in vain: its words may not go to their target."""

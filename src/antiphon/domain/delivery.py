@@ -66,6 +66,10 @@ class DeliveryFile(Struct, frozen=True):
     sha256: str
 
 
+UNREAD_FILES = "No file could be read when this was asked: once it is allowed, the call sends none."
+"""In place of a call's files, so that none that nobody has seen goes by an approval. Contract: approvals 3."""
+
+
 def words_of_files(files: Sequence[DeliveryFile]) -> str:
     """A line for each file, as people are asked about it; empty without files."""
     return "\n".join(f"File {each.name!r}, {each.size} bytes, sha256 {each.sha256}" for each in files)
