@@ -27,6 +27,20 @@ BUGS = (
         SENT + "test_a_file_that_was_not_there_when_somebody_was_asked_is_not_sent[sqlite]",
     ),
     Bug(
+        "the bytes of files that nobody sends again are kept for ever",
+        "store/deliveries.py",
+        "WHERE d.status IN ('dead', 'suppressed') AND d.ended_at < ? \"",
+        "WHERE d.status IN ('sent') AND d.ended_at < ? \"",
+        SENT + "test_bytes_that_nobody_tries_to_send_again_are_forgotten_and_a_retry_says_so[sqlite]",
+    ),
+    Bug(
+        "a retry sends the text of files that are gone",
+        "engine/deliveries/deliveries.py",
+        "        await refuse_without_files(tx, delivery)\n",
+        "        pass\n",
+        SENT + "test_bytes_that_nobody_tries_to_send_again_are_forgotten_and_a_retry_says_so[sqlite]",
+    ),
+    Bug(
         "a secret in a file leaves because nothing is taken out of the text",
         "engine/deliveries/output_rules.py",
         "    if not any(said.redact(text).stretches for text in texts):",

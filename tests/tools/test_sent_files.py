@@ -4,6 +4,7 @@ Contract: message 1, flow 7, 8, 9, channels 1.
 """
 
 import os
+from datetime import timedelta
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -18,17 +19,19 @@ from antiphon.domain.attachments import MAX_SENT_BYTES
 from antiphon.domain.channel_form import ChannelForm
 from antiphon.domain.classification import NO_COMPARTMENTS, Classification, Level
 from antiphon.domain.delivery import UNREAD_FILES, DeliveryFile, DeliveryStatus, words_of_files
-from antiphon.domain.errors import Invalid
+from antiphon.domain.errors import Conflict, Invalid
 from antiphon.domain.session import DeliveryContext
 from antiphon.engine.ledger.append import raise_workspace
+from antiphon.engine.sessions.upkeep import Upkeep
 from antiphon.policy.written.reading import read_rules
 from antiphon.store.database import Query, Transaction
+from antiphon.store.deliveries import FILES_KEPT
 from tests.channels.fake_channel import NAME, Act, FakeChannel
 from tests.claims import requirement
 from tests.conftest import OpenHome
 from tests.engine.deliveries.test_deliveries import open_chat, quiet
 from tests.engine.deliveries.test_live import NO_SECRET
-from tests.engine.stage import facts, find_session, open_session, read_log
+from tests.engine.stage import ManualClock, facts, find_session, open_session, read_log
 from tests.story import Character, Story, telling
 from tests.waiting import SECONDS
 
@@ -304,6 +307,55 @@ async def test_a_call_with_files_is_shown_with_them_and_never_allowed_always(ope
         assert refused.value.code == "invalid_always" and "only once" in refused.value.message
         events = facts(await read_log(app, str((await find_session(app, "main")).key)), "approval_requested")
         assert sha256(b"tea").hexdigest() in str(events[-1]["calls"])
+
+
+@requirement("channels:1")
+async def test_bytes_that_nobody_tries_to_send_again_are_forgotten_and_a_retry_says_so(open_home: OpenHome) -> None:
+    channel, clock = FakeChannel(form=FILES), ManualClock()
+    async with telling(open_home, Parts(channels=[channel], clock=clock)) as story:
+        app = story.app
+        await open_chat(app)
+        upkeep = Upkeep(app.database, app.workspaces, clock, stale_after=None, retention=None)
+        top = await workspace_of(app)
+        for name in "ab":
+            (top / name).write_text(name)
+        channel.will(Act.GONE)
+        await sends(story, "a", "b")
+        await quiet(app)
+        (dead,) = await story.deliveries()
+        clock.pass_time(FILES_KEPT - timedelta(minutes=1))
+        channel.will(Act.GONE)
+        await app.services.deliveries.retry(OWNER, dead.id)
+        await quiet(app)
+        clock.pass_time(timedelta(minutes=2))
+        await upkeep.forget_files()
+        assert await kept(app) == 2, "the week begins with the last attempt"
+        clock.pass_time(FILES_KEPT)
+        await upkeep.forget_files()
+        assert await kept(app) == 0
+        with pytest.raises(Conflict) as gone:
+            await app.services.deliveries.retry(OWNER, dead.id)
+        assert gone.value.code == "delivery_files_gone" and "7 days" in gone.value.message
+        (still,) = await story.deliveries()
+        assert (still.status, [each.name for each in still.files]) == (DeliveryStatus.DEAD, ["a", "b"])
+        assert channel.parts == []
+
+
+@requirement("sessions:6", "channels:1")
+async def test_a_file_that_waits_when_its_session_is_reset_is_sent_once_and_forgotten(open_home: OpenHome) -> None:
+    channel = FakeChannel(form=FILES)
+    async with telling(open_home, Parts(channels=[channel])) as story:
+        app = story.app
+        await open_chat(app)
+        (await workspace_of(app) / "a").write_text("tea")
+        channel.will(Act.GONE)
+        await sends(story, "a")
+        await quiet(app)
+        (dead,) = await story.deliveries()
+        await story.resets(await main_of(story))
+        await app.services.deliveries.retry(OWNER, dead.id)
+        await quiet(app)
+        assert [part.file and part.file.data for part in channel.parts] == [b"tea"] and await kept(app) == 0
 
 
 @requirement("approvals:3", "approvals:5")

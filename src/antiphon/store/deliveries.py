@@ -5,6 +5,7 @@ text gets an id above the waiting ones.
 """
 
 from collections.abc import Collection, Sequence
+from datetime import timedelta
 from typing import NamedTuple
 
 from msgspec import Struct
@@ -31,6 +32,8 @@ PLACES = SessionRow(-6)
 """Woken when something changes that decides what may be shown at a place: send policies, groups, routes."""
 
 HEADS_AT_ONCE = 256
+FILES_KEPT = timedelta(days=7)
+"""How long what is in files waits for a retry, once their text was given up or held back."""
 
 _DELIVERY = SelectList(
     Delivery,
@@ -201,6 +204,22 @@ async def delete_files(tx: Transaction, delivery: Delivery) -> None:
     """Forgets what is in the files of a delivery that was sent; it still names them."""
     if delivery.files:
         await tx.execute("DELETE FROM delivery_files WHERE delivery = ?", (delivery.id,))
+
+
+async def has_files(query: Query, delivery: Delivery) -> bool:
+    """Whether all that is in its files is still stored."""
+    row = await query.fetch_one("SELECT COUNT(*) FROM delivery_files WHERE delivery = ?", (delivery.id,))
+    return row is not None and row[0] == len(delivery.files)
+
+
+async def delete_files_before(tx: Transaction, before_ms: int, limit: int) -> int:
+    """Forgets what is in files whose texts were given up or held back earlier; returns of how many files."""
+    return await tx.change(
+        "DELETE FROM delivery_files WHERE delivery IN (SELECT d.id FROM deliveries d "
+        "WHERE d.status IN ('dead', 'suppressed') AND d.ended_at < ? "
+        "AND EXISTS (SELECT 1 FROM delivery_files f WHERE f.delivery = d.id) LIMIT ?)",
+        (before_ms, limit),
+    )
 
 
 def _status_of(new: NewDelivery) -> DeliveryStatus:

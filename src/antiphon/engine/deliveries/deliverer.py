@@ -235,7 +235,9 @@ class Deliverer(DueLoop[ChannelAccount]):
     async def _file(self, claimed: Delivery, number: int, sender: PartSender) -> Attachment:
         """Raises `DeliveryFailed` if the channel does not send it any more, as its settings have changed."""
         file, most = await self._database.read(outbox.read_file, claimed, number), sender.form.files
-        if file is None or most is None or len(file.data) > most:
+        if file is None:
+            raise DeliveryFailed("What is in its files was deleted.", code="delivery_files_gone", is_permanent=True)
+        if most is None or len(file.data) > most:
             raise DeliveryFailed("The channel does not send this file.", code="channel_refused", is_permanent=True)
         return file
 

@@ -34,7 +34,7 @@ from antiphon.engine.access.releases import decide_released
 from antiphon.engine.deliveries.outbox import ExitCheck, Origin, enqueue_notice, queue_withdrawal, tell
 from antiphon.engine.deliveries.output_rules import decide_claimed, denied_by, is_asked, look_at_files
 from antiphon.engine.deliveries.questions import is_question, question_as_claimed, show_decision
-from antiphon.engine.deliveries.refused import ask_release, note_got
+from antiphon.engine.deliveries.refused import ask_release, note_got, refuse_without_files
 from antiphon.engine.deliveries.requests import as_claimed, show_answer
 from antiphon.engine.deliveries.saying import tell_owners
 from antiphon.engine.rules import Rules
@@ -78,7 +78,7 @@ class Deliveries:
     async def retry(self, principal: Principal, id: str) -> Delivery:
         """Queues a dead or suppressed text again under its id; makes a waiting one due now.
 
-        Raises `NotFound`, and `Conflict` for a text that was sent or is being sent.
+        Raises `NotFound`, and `Conflict` for a text that was sent or is being sent, or whose files are gone.
         """
         found = await self.get(principal, id)
         rights = Rights(principal, self._rules)
@@ -106,6 +106,8 @@ async def retry_delivery(tx: Transaction, rights: Rights, id: str) -> Delivery:
     if delivery.status is DeliveryStatus.SENT:
         raise Conflict(f"Delivery was already sent: {id!r}. Post the text again.", code="delivery_sent")
     is_being_sent = delivery.status in (DeliveryStatus.CLAIMED, DeliveryStatus.STREAMING)
+    if not is_being_sent:
+        await refuse_without_files(tx, delivery)
     if is_being_sent or not await outbox.queue_anew(tx, delivery, tx.now_ms):
         raise Conflict(f"Delivery is being sent: {id!r}. Wait for its outcome.", code="delivery_busy")
     await note_got(tx, delivery, PlaceGot.SENT if delivery.cause is None else PlaceGot.TOLD)

@@ -93,6 +93,17 @@ async def refuse_sent(query: Query, approval: Approval, verdicts: Mapping[str, V
     found = await deliveries.find_stored(query, approval.delivery)
     if found is None or found.status is not DeliveryStatus.SUPPRESSED:
         raise Conflict(f"Text does not wait any more: {approval.delivery!r}. Deny the request.", code="delivery_sent")
+    await refuse_without_files(query, found)
+
+
+async def refuse_without_files(query: Query, delivery: Delivery) -> None:
+    """Raises `Conflict` (`delivery_files_gone`) if what is in its files was deleted since it was not sent."""
+    if delivery.files and not await deliveries.has_files(query, delivery):
+        raise Conflict(
+            f"Files of the delivery are gone: {delivery.id!r}. They are kept for {deliveries.FILES_KEPT.days} days. "
+            "Let the agent send them again.",
+            code="delivery_files_gone",
+        )
 
 
 async def send_released(tx: Transaction, approval: Approval) -> None:

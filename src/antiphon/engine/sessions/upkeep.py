@@ -14,7 +14,7 @@ from antiphon.clock import Clock
 from antiphon.domain.ids import SessionRow
 from antiphon.engine.sessions.deletion import remove_workspace
 from antiphon.engine.sessions.workspaces import Workspaces
-from antiphon.store import arrivals, calls, link_undos, quarantine
+from antiphon.store import arrivals, calls, deliveries, link_undos, quarantine
 from antiphon.store import events as log
 from antiphon.store import runs as ledger
 from antiphon.store import sessions as rows
@@ -25,6 +25,8 @@ logger = logging.getLogger(__name__)
 
 INTERVAL_SECONDS = 3600.0
 BATCH = 1_000
+FILES_BATCH = 20
+"""Of texts, each with up to 20 MiB in its files."""
 
 
 class Upkeep:
@@ -67,6 +69,7 @@ class Upkeep:
                 self.forget_calls,
                 self.forget_link_undos,
                 self.forget_quarantined,
+                self.forget_files,
             )
             has_failed = [not await self._try(step) for step in steps]
             if not any(has_failed):
@@ -145,6 +148,12 @@ class Upkeep:
         """Forgets values of children in quarantine that no run can use any more."""
         before_ms = self._clock.now_ms() - int(quarantine.KEPT.total_seconds() * 1000)
         await self._database.run(quarantine.delete_before, before_ms)
+
+    async def forget_files(self) -> None:
+        """Forgets what is in files that were not sent so long ago that nobody will try again."""
+        before_ms = self._clock.now_ms() - int(deliveries.FILES_KEPT.total_seconds() * 1000)
+        while await self._database.run(deliveries.delete_files_before, before_ms, FILES_BATCH):
+            pass
 
 
 async def prune_log(tx: Transaction, session: SessionRow, before_ms: int, below: int) -> int | None:
