@@ -961,6 +961,7 @@ OF_ONE = {
     "engine/sessions/upkeep.py Upkeep._prune": "one session",
     "engine/sessions/upkeep.py Upkeep.hide_stale": "one step of the upkeep",
     "engine/sessions/upkeep.py Upkeep.forget_calls": "one step of the upkeep",
+    "engine/sessions/upkeep.py Upkeep.forget_files": "one step of the upkeep",
     "engine/children/due.py DueChildren._settle_due": "one look, whose items the loop around it has",
     "engine/views/history.py History.events": "one request",
     "engine/views/indexer.py Indexer.catch_up": "one request",
