@@ -13,9 +13,8 @@ from antiphon.engine.deliveries.outgoing import OutgoingMessages, WantedMessage
 from antiphon.tools.session_tool import Arguments, SessionTool
 
 DESCRIPTION = (
-    "Sends a text, files or both out through a channel, in the background. Use it to send files into this chat "
-    "(without channel and recipient), or to reach somebody who is not part of this conversation. The reply of this "
-    "turn goes to its own chat anyway."
+    "Sends a text and files to somebody outside this conversation; without channel and recipient, into this chat. "
+    "The reply of a turn goes there anyway."
 )
 
 CODES = (
@@ -34,18 +33,16 @@ class MessageArguments(Arguments):
         None,
         min_length=1,
         max_length=200,
-        description="The channel, such as 'webhook', or '<channel>:<account>'. Left out with recipient: this chat.",
+        description="Such as 'webhook' or '<channel>:<account>'.",
     )
     recipient: str | None = Field(
         None,
         min_length=1,
         max_length=200,
-        description="A person's name or id, the id of their account or of a group in which you answer, or 'owner'.",
+        description="A person's name or id, the id of an account or of a group in which you answer, or 'owner'.",
     )
-    text: str = Field("", description="The text to send; may be empty with files.")
-    files: list[str] | None = Field(
-        None, description="Paths of up to 10 files of this conversation, as the `files` tool names them."
-    )
+    text: str = Field("", description="May be empty with files.")
+    files: list[str] | None = Field(None, description="Up to 10 paths of `files`.")
 
     @model_validator(mode="after")
     def _name_both_or_none(self) -> Self:
