@@ -14,7 +14,7 @@ from antiphon.tools.session_tool import Arguments, SessionTool
 
 DESCRIPTION = (
     "Sends a text and files to somebody outside this conversation; without channel and recipient, into this chat. "
-    "The reply of a turn goes there anyway."
+    "A turn's reply goes there anyway."
 )
 
 CODES = (
@@ -33,7 +33,7 @@ class MessageArguments(Arguments):
         None,
         min_length=1,
         max_length=200,
-        description="Such as 'webhook' or '<channel>:<account>'.",
+        description="As 'webhook' or '<channel>:<account>'.",
     )
     recipient: str | None = Field(
         None,
@@ -41,7 +41,7 @@ class MessageArguments(Arguments):
         max_length=200,
         description="A person's name or id, the id of an account or of a group in which you answer, or 'owner'.",
     )
-    text: str = Field("", description="May be empty with files.")
+    text: str = Field("", description="Empty only with files.")
     files: list[str] | None = Field(None, description="Up to 10 paths of `files`.")
 
     @model_validator(mode="after")
