@@ -310,6 +310,7 @@ ELSEWHERE = {
     "keep_up": "keeps the accounts at this process",
     "set_trouble": "what ails the account, for `doctor`",
     "delete_before": "forgets old arrivals",
+    "delete_files_before": "forgets files that nobody sends again",
     "put_in": "the index, which is rebuilt from the logs",
     "delete_expired": "forgets what undoes old links",
 }
