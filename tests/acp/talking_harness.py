@@ -258,6 +258,30 @@ class Agent:
         except urllib.error.HTTPError as error:
             self.say(f"status {error.code}")
 
+    def do_fills(self, rest: str) -> None:
+        """Fills HOME with empty files."""
+        for at in range(int(rest)):
+            (HOME / f"{at}").touch()
+        time.sleep(60)
+
+    def do_nests(self, rest: str) -> None:
+        """Fills HOME with folders below each other, with files at the bottom."""
+        os.chdir(HOME)
+        for _ in range(int(rest)):
+            Path("deep").mkdir()
+            os.chdir("deep")
+        for at in range(4):
+            Path(f"{at}").write_bytes(bytes(2**19))
+        time.sleep(60)
+
+    def do_shuts(self, rest: str) -> None:
+        """Fills a folder of HOME that cannot be listed."""
+        folder = HOME / "shut"
+        folder.mkdir(mode=0o300)
+        for at in range(int(rest)):
+            (folder / f"{at}").write_bytes(bytes(2**19))
+        time.sleep(60)
+
     def do_eat(self, rest: str) -> None:
         eaten = bytearray(int(rest) * 1024 * 1024)
         eaten[::4096] = b"x" * len(eaten[::4096])

@@ -10,11 +10,14 @@ from typing import Any
 
 import pytest
 
+from antiphon.acp import walls
 from antiphon.acp.run_tools import HOST
 from antiphon.acp.walls import PROVIDER_PORT
 from antiphon.domain.actor import OWNER
+from antiphon.domain.ids import AgentId
 from antiphon.domain.person import PersonRole
 from antiphon.domain.run import RunStatus
+from antiphon.engine.sessions.workspaces import HOMES_NAME, Workspace
 from tests.acp.real import (
     CLAUDE_AGENT,
     CODEX_AGENT,
@@ -234,3 +237,17 @@ async def test_who_is_no_owner_any_more_does_not_go_on_outside_walls(open_home: 
         run = await story.end_of(run_id)
     assert run.status is RunStatus.OK, run.error
     assert '"HOME": "/home/agent"' in (run.reply or "")
+
+
+@pytest.mark.parametrize("line", ["!fills 2000", "!nests 1500", "!shuts 4"], ids=["empty files", "deep", "closed"])
+async def test_a_home_counts_whatever_lies_in_it(
+    open_home: OpenHome, home: Path, line: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(walls, "HOME_CHECK_SECONDS", 0.1)
+    try:
+        async with telling(open_home, **settings(sandbox={"mode": "all", "disk_mb": 1})) as story:
+            coder = await story.opens("one", agent="coder")
+            run = await coder.answers(line)
+    finally:  # too deep for those who remove the folders of tests
+        Workspace(home / "workspaces", AgentId("coder"), HOMES_NAME).remove()
+    assert (run.status, run.code) == (RunStatus.ERROR, "acp_ended") and "HOME" in (run.error or ""), run.error

@@ -14,7 +14,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
-from contextlib import ExitStack, asynccontextmanager, suppress
+from contextlib import ExitStack, asynccontextmanager
 from io import FileIO
 from pathlib import Path
 from typing import Final
@@ -39,7 +39,7 @@ from antiphon.engine.sessions.workspaces import Workspace
 from antiphon.tools.sandbox.profile import FILES, WORKSPACE, base_walls
 from antiphon.tools.sandbox.start import REMEDY
 from antiphon.tools.sandbox.system_calls import filter_for
-from antiphon.tools.sandbox.watch import Breach, Sandbox
+from antiphon.tools.sandbox.watch import Breach, Moved, Sandbox, tree_bytes
 
 INSIDE_HOME: Final = "/home/agent"
 PROVIDER_PORT: Final = 7465
@@ -176,20 +176,26 @@ async def _watch(walls: Walls, sandbox: Sandbox, home: Path, limits: SandboxLimi
             return
         if anyio.current_time() - looked_at > HOME_CHECK_SECONDS:
             looked_at = anyio.current_time()
-            if await to_thread.run_sync(_bytes_of, home) > limits.disk_bytes:
+            if await to_thread.run_sync(_is_full, home, limits.disk_bytes):
                 walls.error = _ended("it passed its limit of disk, in its HOME")
                 return
         await anyio.sleep(CHECK_SECONDS)
 
 
-def _bytes_of(folder: Path) -> int:
-    total = 0
-    for path, _, names, descriptor in os.fwalk(folder, follow_symlinks=False):
-        del path
-        for name in names:
-            with suppress(OSError):
-                total += os.stat(name, dir_fd=descriptor, follow_symlinks=False).st_blocks * 512
-    return total
+def _is_full(home: Path, most_bytes: int) -> bool:
+    """Whether it holds more, or the harness has made counting impossible."""
+    try:
+        folder = os.open(home, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    except FileNotFoundError:
+        return False
+    except PermissionError:
+        return True
+    try:
+        return tree_bytes(folder, most_bytes) > most_bytes
+    except (Moved, PermissionError):
+        return True
+    finally:
+        os.close(folder)
 
 
 def _opened(place: WalledPlace) -> tuple[Path, Path]:

@@ -295,7 +295,15 @@ class Sandbox:
             os.close(descriptors)
 
     def _workspace_bytes(self) -> int:
-        return _tree_bytes(self._workspace, self._limits.disk_bytes, HELD_DEPTH, set())
+        return tree_bytes(self._workspace, self._limits.disk_bytes)
+
+
+def tree_bytes(directory: int, bound: int) -> int:
+    """What everything below the directory counts against a limit, at any depth; a little above it is as far as it goes.
+
+    Opens what was closed to us. Raises `Moved`.
+    """
+    return _tree_bytes(directory, bound, HELD_DEPTH, set())
 
 
 def _tree_bytes(directory: int, bound: int, depth: int, linked: set[int]) -> int:
