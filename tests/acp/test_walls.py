@@ -1,6 +1,7 @@
 """Harnesses within walls: what they see, reach and keep, and what ends them."""
 
 import json
+import os
 import sys
 import threading
 from collections.abc import Generator
@@ -10,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from antiphon.acp import walls
+from antiphon.acp import kept_home, walls
+from antiphon.acp.kept_home import open_fresh_home
 from antiphon.acp.run_tools import HOST
 from antiphon.acp.walls import PROVIDER_PORT
 from antiphon.domain.actor import OWNER
@@ -251,3 +253,18 @@ async def test_a_home_counts_whatever_lies_in_it(
     finally:  # too deep for those who remove the folders of tests
         Workspace(home / "workspaces", AgentId("coder"), HOMES_NAME).remove()
     assert (run.status, run.code) == (RunStatus.ERROR, "acp_ended") and "HOME" in (run.error or ""), run.error
+
+
+def test_of_too_much_in_a_home_the_newest_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that no run leaves so much that the next one passes the limit at once, or takes minutes to start."""
+    monkeypatch.setattr(kept_home, "MAX_FILES", 3)
+    homes = Workspace(tmp_path / "workspaces", AgentId("coder"), "homes/1-1")
+    first = open_fresh_home(homes, ["kept/**"], 100_000)
+    (first / "kept").mkdir()
+    sizes = {"oldest": 4096, "old": 4096, "giant": 200_000, "new": 4096, "newest": 4096}
+    for at, (name, size) in enumerate(sizes.items()):
+        (first / "kept" / name).write_bytes(b"x" * size)
+        os.utime(first / "kept" / name, (at, at))
+    second = open_fresh_home(homes, ["kept/**"], 100_000)
+    assert sorted(each.name for each in second.glob("kept/*")) == ["new", "newest"]
+    assert [*homes.path.iterdir()] == [second]

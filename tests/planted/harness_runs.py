@@ -179,16 +179,23 @@ BUGS = (
     Bug(
         "a HOME within walls keeps all that a run left in it",
         "acp/kept_home.py",
-        'if kept.fullmatch("/".join(parts[1:])):',
-        "if kept.pattern:",
+        'if kept.fullmatch("/".join(parts[1:]))\n',
+        "if kept.pattern\n",
         f"{WALLS}test_what_a_run_leaves_in_its_home_is_not_there_in_the_next_one[sqlite]",
     ),
     Bug(
         "a HOME within walls keeps nothing",
         "acp/kept_home.py",
-        'if kept.fullmatch("/".join(parts[1:])):',
-        "if not kept.pattern:",
+        'if kept.fullmatch("/".join(parts[1:]))\n',
+        "if not kept.pattern\n",
         f"{WALLS}test_within_walls_it_answers_keeps_its_home_and_asks[sqlite]",
+    ),
+    Bug(
+        "a HOME within walls keeps however much a run left",
+        "acp/kept_home.py",
+        "if size <= left:",
+        "if size >= 0:",
+        f"{WALLS}test_of_too_much_in_a_home_the_newest_is_kept",
     ),
     Bug(
         "empty files in a HOME within walls take no room",

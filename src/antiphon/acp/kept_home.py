@@ -3,6 +3,7 @@
 What a run leaves there, settings, hooks and rules above all, counts for no later run. Contract: foreign_agents 2.
 """
 
+import heapq
 import os
 import re
 import secrets
@@ -16,27 +17,48 @@ from antiphon.engine.sessions.workspaces import DIRECTORY_MODE, Workspace, names
 
 MAX_DEPTH: Final = 16
 """Of folders in a HOME below each other; what lies deeper is not kept."""
+MAX_FILES: Final = 10_000
+"""Kept of a HOME, so that none takes long to make."""
 
 
-def open_fresh_home(homes: Workspace, keeps: Sequence[str]) -> Path:
+def open_fresh_home(homes: Workspace, keeps: Sequence[str], most_bytes: int) -> Path:
     """A new HOME with the kept files of those before, which are removed. Blocks; raises as `Workspace.open`.
 
-    A process that still has an older HOME has no way into this one. May be called again after any crash.
+    Of more than so many bytes or `MAX_FILES` the newest are kept. A process that still has an older HOME has no way
+    into this one. May be called again after any crash.
     """
     kept = re.compile("|".join(map(_expression, keeps)) or "(?!)")
     with homes.opened() as all_homes:
         older = sorted(names_in(all_homes), key=lambda name: _changed(all_homes, name))
+        newest = _newest(all_homes, older, kept, most_bytes)
         name = secrets.token_hex(8)
         os.mkdir(name, DIRECTORY_MODE, dir_fd=all_homes)
         home = homes.path / name
         with walked(all_homes, [name], homes.path) as fresh:
             for each in older:
                 for parts, folder in _files(all_homes, (each,)):
-                    if kept.fullmatch("/".join(parts[1:])):
+                    if parts in newest:
                         with walked(fresh, parts[1:-1], home) as place:
                             os.rename(parts[-1], parts[-1], src_dir_fd=folder, dst_dir_fd=place)
                 remove_entry(all_homes, each)
     return home
+
+
+def _newest(homes: int, names: Sequence[str], kept: re.Pattern[str], most_bytes: int) -> set[tuple[str, ...]]:
+    """The paths of the files to keep."""
+    found = (
+        (state.st_mtime_ns, state.st_blocks * 512, parts)
+        for each in names
+        for parts, folder in _files(homes, (each,))
+        if kept.fullmatch("/".join(parts[1:]))
+        for state in [os.stat(parts[-1], dir_fd=folder, follow_symlinks=False)]
+    )
+    newest, left = set[tuple[str, ...]](), most_bytes
+    for _, size, parts in heapq.nlargest(MAX_FILES, found):
+        if size <= left:
+            newest.add(parts)
+            left -= size
+    return newest
 
 
 def _files(parent: int, parts: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], int]]:

@@ -47,6 +47,8 @@ TOOLS_PORT: Final = 7466
 READY_SECONDS: Final = 20.0
 CHECK_SECONDS: Final = 0.5
 HOME_CHECK_SECONDS: Final = 15.0
+KEPT_SHARE: Final = 2
+"""What is kept of a HOME may take one part in this many of its disk, so that the next run has some left."""
 PATHS: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 NO_KEY: Final = "antiphon-adds-the-key"
 _JOIN: Final = """
@@ -200,7 +202,8 @@ def _is_full(home: Path, most_bytes: int) -> bool:
 
 def _opened(place: WalledPlace) -> tuple[Path, Path]:
     try:
-        return place.workspace.open(), open_fresh_home(place.workspace.harness_home, place.setting.keeps)
+        most = place.limits.disk_bytes // KEPT_SHARE
+        return place.workspace.open(), open_fresh_home(place.workspace.harness_home, place.setting.keeps, most)
     except OSError as error:
         raise _not_walled(f"its HOME cannot be made afresh ({error.strerror})") from error
 
