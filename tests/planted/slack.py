@@ -103,6 +103,20 @@ BUGS = (
         POSTS + "test_an_app_that_was_removed_is_a_trouble_until_it_is_back[sqlite-{'type': 'app_uninstalled'}]",
     ),
     Bug(
+        "a post waits until Slack has shown what became of a press",
+        f"{DIRECTORY}/intake.py",
+        "with suppress(SlackError), anyio.move_on_after(LOOKUP_SECONDS):",
+        "with suppress(SlackError):",
+        POSTS + "test_what_slack_answers_slowly_delays_no_post_behind_it[sqlite-chat.postEphemeral]",
+    ),
+    Bug(
+        "an event waits for each name by itself",
+        f"{DIRECTORY}/intake.py",
+        "with anyio.move_on_after(LOOKUP_SECONDS):  #",
+        "with anyio.move_on_after(60 * LOOKUP_SECONDS):  #",
+        POSTS + "test_what_slack_answers_slowly_delays_no_post_behind_it[sqlite-users.info]",
+    ),
+    Bug(
         "an event waits for every name that does not come",
         f"{DIRECTORY}/directory.py",
         "        if not must and self._clock.monotonic() < self._quiet_until:\n",

@@ -111,6 +111,8 @@ class FakeSlack(FakeServer):
         """The address that was entered at Slack."""
         self.posted: list[tuple[int, str]] = []
         """How each post was answered, with the id of its event or trigger; 0 if it was not."""
+        self.delays: dict[str, float] = {}
+        """Seconds that the answers of a method take."""
         self.date: str | None = None
         """What Slack says the time is, if not the real one."""
         self._posts = asyncio.Queue[tuple[str, Json]]()
@@ -378,6 +380,7 @@ class FakeSlack(FakeServer):
             self.changed.notify_all()
         if fault is not None and not fault.acts:
             return await self._fail(request, fault)
+        await asyncio.sleep(self.delays.get(method, 0))
         try:
             answer = {"ok": True, **self._act(method, sent)}
         except Refused as refused:

@@ -295,6 +295,40 @@ async def test_a_slow_slack_delays_no_answer_beyond_its_patience(open_home: Open
 
 
 @requirement("channels:1")
+@pytest.mark.parametrize("slow", ["users.info", "chat.postEphemeral"])
+async def test_what_slack_answers_slowly_delays_no_post_behind_it(
+    open_home: OpenHome, fake: FakeSlack, slow: str
+) -> None:
+    async with posting(open_home, fake) as (workspace, served):
+        await workspace.says(ANN, "one")
+        fake.delays[slow] = 20.0 if slow.startswith("chat") else 0.9
+        where = {"type": "message", "message_ts": "1767326125.000100", "channel_id": f"D{ANN}"}
+        press = {
+            "type": "block_actions",
+            "user": {"id": ANN, "team_id": HOME},
+            "team": {"id": HOME},
+            "container": where,
+            "trigger_id": "t1",
+            "actions": [{"type": "button", "action_id": "a", "value": "nothing"}],
+        }
+        names = " ".join(f"<@U9NAME{each}>" for each in range(6))
+        first = ("interactive", press) if slow.startswith("chat") else ("events_api", event_of(names, fake.next_ts()))
+        second, seconds = ("events_api", event_of("two", fake.next_ts())), list[float]()
+
+        async def take(type: str, payload: Json) -> None:
+            began, (body, kind) = anyio.current_time(), body_of(type, payload)
+            assert (await post(served, body, signed_headers(body, time(), kind)))[0] == 200
+            seconds.append(anyio.current_time() - began)
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(take, *first)
+            await fake.until(lambda: any(method == slow for method, _ in fake.requests[-1:]))
+            tasks.start_soon(take, *second)
+        assert max(seconds) < 3.0
+        await workspace.sees(f"D{ANN}", "two")
+
+
+@requirement("channels:1")
 async def test_a_workspace_that_is_not_configured_gets_nothing(open_home: OpenHome, fake: FakeSlack) -> None:
     async with posting(open_home, fake) as (workspace, served):
         await workspace.says(ANN, "one")

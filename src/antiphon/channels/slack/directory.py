@@ -10,7 +10,7 @@ from antiphon.clock import Clock
 
 KNOWN_SECONDS = 3600.0
 LOOKUP_SECONDS = 1.2
-"""How long an event waits for a name: Slack gives a post three seconds in all."""
+"""How long an event waits for names, and a press for what is said of it: Slack gives a post three seconds in all."""
 QUIET_SECONDS = 10.0
 """For so long nobody waits for another name, once one did not come."""
 

@@ -3,14 +3,16 @@
 from contextlib import suppress
 from typing import Final
 
+import anyio
 from msgspec.structs import replace
 
 from antiphon.channels.intake import Intake
 from antiphon.channels.slack.channel import SlackChannel
 from antiphon.channels.slack.client import SlackClient, SlackError
-from antiphon.channels.slack.directory import SlackDirectory
+from antiphon.channels.slack.directory import LOOKUP_SECONDS, SlackDirectory
 from antiphon.channels.slack.events import (
     EventSurroundings,
+    KnownUser,
     SlackEvent,
     SlackPayload,
     SlackPosition,
@@ -78,7 +80,7 @@ class SlackIntake:
             # It begins a thread, whose position it is; the channel is read up to it, too.
             await self._accounts.advance(lease, SlackPosition(position.text, channel))
         if received is not None and received.toast and isinstance(content, ButtonPress):
-            with suppress(SlackError):
+            with suppress(SlackError), anyio.move_on_after(LOOKUP_SECONDS):
                 await self._channel.tell(content.place, content.sender.id, received.toast)
 
     async def inbound(self, event: SlackEvent) -> Inbound | None:
@@ -101,7 +103,10 @@ class SlackIntake:
         await self.take(content, event.where, lease, is_posted=is_posted)
 
     async def _around(self, users: list[str], channel: str) -> EventSurroundings:
-        title = "" if channel.startswith("D") else await self._directory.title(channel)
-        known = {each: await self._directory.user(each) for each in users if each}
+        known, title = dict[str, KnownUser | None](), ""
+        with anyio.move_on_after(LOOKUP_SECONDS):  # for all together
+            for each in filter(None, users):
+                known[each] = await self._directory.user(each)
+            title = "" if channel.startswith("D") else await self._directory.title(channel)
         me, account = await self._client.me(), self._channel.account
         return EventSurroundings(me=me, account=account, replies=self._replies, users=known, title=title)
