@@ -103,6 +103,13 @@ BUGS = (
         POSTS + "test_an_app_that_was_removed_is_a_trouble_until_it_is_back[sqlite-{'type': 'app_uninstalled'}]",
     ),
     Bug(
+        "who repeats an old request has Slack asked every second",
+        f"{DIRECTORY}/posts.py",
+        "self._pause = min(2 * self._pause, LONGEST_PAUSE_SECONDS)",
+        "self._pause = min(self._pause, LONGEST_PAUSE_SECONDS)",
+        POSTS + "test_who_repeats_an_old_request_has_slack_asked_ever_less_often[sqlite]",
+    ),
+    Bug(
         "a post waits until Slack has shown what became of a press",
         f"{DIRECTORY}/intake.py",
         "with suppress(SlackError), anyio.move_on_after(LOOKUP_SECONDS):",

@@ -199,6 +199,22 @@ async def test_an_old_request_is_refused_and_told_from_a_wrong_clock(open_home: 
 
 
 @requirement("channels:1")
+async def test_who_repeats_an_old_request_has_slack_asked_ever_less_often(open_home: OpenHome, fake: FakeSlack) -> None:
+    async with posting(open_home, fake) as (workspace, served):
+        await workspace.says(ANN, "one")
+        body = json.dumps(event_of("two", ts=fake.next_ts())).encode()
+        old, looks = signed_headers(body, time() - 301), list[float]()
+        before = len([each for each, _ in fake.requests if each == "auth.test"])
+        while len(looks) < 3:
+            assert (await post(served, body, old))[0] == 401
+            if len([each for each, _ in fake.requests if each == "auth.test"]) > before + len(looks):
+                looks.append(anyio.current_time())
+        first, second, third = looks
+        assert third - second > 1.5 * (second - first)
+        await workspace.says(ANN, "three")
+
+
+@requirement("channels:1")
 async def test_a_post_is_answered_only_after_its_message_is_stored(open_home: OpenHome, fake: FakeSlack) -> None:
     early, posted = list[bool](), list[int]()
 

@@ -20,7 +20,8 @@ from antiphon.domain.errors import Invalid, Unavailable, Unproven
 from antiphon.engine.chats.accounts import AccountLease, LeaseLost
 
 PAUSE_SECONDS: Final = 1.0
-"""Before the account is looked at again out of turn."""
+"""Before the account is looked at again out of turn; twice as long each time, as long as there is always a reason."""
+LONGEST_PAUSE_SECONDS: Final = 60.0
 MOST_FIELDS: Final = 100
 _SIGNATURE: Final = re.compile(r"v0=([0-9a-f]{64})")
 
@@ -37,16 +38,20 @@ class SlackPosts:
         """Set while all that was written before has been taken in, so that chats are read up to what is posted."""
         self._again = anyio.Event()
         self._lock = anyio.Lock()
+        self._pause = PAUSE_SECONDS
 
     async def serve(self, lease: AccountLease, length: timedelta) -> None:
         """Until the account has to be looked at again, at most for so long."""
-        self._lease = None if self._again.is_set() else lease
+        self._lease, began = None if self._again.is_set() else lease, anyio.current_time()
         with anyio.move_on_after(length.total_seconds()):
             try:
                 await self._again.wait()
             finally:
                 self._lease, self._again = None, anyio.Event()
-            await anyio.sleep(PAUSE_SECONDS)
+                if anyio.current_time() - began > LONGEST_PAUSE_SECONDS:
+                    self._pause = PAUSE_SECONDS
+            await anyio.sleep(self._pause)
+            self._pause = min(2 * self._pause, LONGEST_PAUSE_SECONDS)
 
     def look_again(self) -> None:
         """Something may be missing from now on."""
