@@ -1,5 +1,7 @@
-"""A process with pipes, the same on any event loop: uvloop sets no umask, and leaves its ends of the pipes with the
-process, so that one that closes its output would never be seen to.
+"""A process with pipes, the same on any event loop.
+
+uvloop cannot set a umask. It also leaves its own ends of the pipes open in the process, which hides that the process
+has closed its output.
 """
 
 import os
