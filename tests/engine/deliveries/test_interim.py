@@ -136,12 +136,13 @@ class Stepping:
     """A runner that says something beside a call, waits, and ends; begun again, it goes on after its step."""
 
     def __init__(self) -> None:
-        self.has_stepped, self.goes_on = anyio.Event(), anyio.Event()
+        self.has_begun, self.has_stepped, self.goes_on = anyio.Event(), anyio.Event(), anyio.Event()
 
     async def run(self, context: RunContext) -> RunEnding:
         transcript = await context.read_log()
         if not transcript.steps_of(context.run.id):
             context.emit("The train")
+            self.has_begun.set()
             await self.goes_on.wait()
             content = (TextPart(text=TRAIN), ToolCallPart(call_id="c", name="nothing", arguments="{}"))
             id = context.ids.new("msg")
@@ -193,6 +194,7 @@ async def test_a_message_shown_while_it_was_written_becomes_the_text_of_its_step
                 await app.live.wait_idle()
 
         with anyio.fail_after(SECONDS):
+            await runner.has_begun.wait()  # time that passes before it would count against its limit
             while shown(channel) != ["The train"]:
                 await passes()
         runner.goes_on.set()
